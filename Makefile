@@ -3,6 +3,7 @@ override VENV := .venv
 override READY := $(VENV)/ready
 override VALIDATOR := .venv-validator
 override PEERS := .venv-peers
+override PYRIGHT := .venv-pyright
 override SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
@@ -69,8 +70,14 @@ faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configura
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (demo unless SCALE=paper; PROFILE=slurm)
 	@dpfl plan --scale "$${SCALE:-demo}" --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 
-lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefmt, snakemake --lint
+$(PYRIGHT)/ready: tests/pyright.lock | $(READY)
+	$(VENV)/bin/python -m venv $(PYRIGHT)
+	$(PYRIGHT)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+lint: $(READY) $(PYRIGHT)/ready ## check style, types, layers and workflow: ruff, pyright, import-linter, snakefmt, snakemake --lint
 	ruff check . && ruff format --check .
+	$(PYRIGHT)/bin/pyright
 	lint-imports --no-logo
 	snakefmt --check Snakefile workflow
 	snakemake --lint

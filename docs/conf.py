@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from write_reference import write_reference
+from write_reference import works, write_reference
 
 from dpfl import __version__
 
@@ -22,11 +22,13 @@ exclude_patterns = ["_build", "examples"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 nitpicky = False
+smartquotes = False  # examples are copied
 linkcheck_anchors = False
+CITED = re.compile(rf"\b({'|'.join(works())})\b")
 
 
 def as_restructured_text(app, what, name, value, options, lines):
-    """Escape what our plain docstrings mean literally, and keep the lines of displayed formulas apart.
+    """Escape what our plain docstrings mean literally, keep displayed formulas' lines apart, link the works cited.
 
     From the first example on, text is taken as it stands.
     """
@@ -34,7 +36,9 @@ def as_restructured_text(app, what, name, value, options, lines):
     examples = lines[prose:]
     del lines[prose:]
     code = re.split(r"(?<!`)`([^`]+)`(?!`)", "\n".join(lines))
-    code[::2] = [re.sub(r"[\\*|`]|(?<=\w)_(?!\w)", r"\\\g<0>", text) for text in code[::2]]
+    code[::2] = [
+        CITED.sub(r":ref:`\1 <\1>`", re.sub(r"[\\*|`]|(?<=\w)_(?!\w)", r"\\\g<0>", text)) for text in code[::2]
+    ]
     code[1::2] = [rf"``{' '.join(text.split())}``\ " for text in code[1::2]]
     lines[:] = "".join(code).split("\n")
     lines[:] = [f"| {line}" if _displayed(lines, index) else line for index, line in enumerate(lines)]

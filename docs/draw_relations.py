@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.statements import MOVES
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.mechanisms import clip_factors
 from dpfl.randomness import generator
 from dpfl.reporting import style
@@ -64,7 +63,7 @@ def draw_relation(axis: Axes, relation: Neighbouring) -> None:
     second = draw_chain(axis, other, style.RED, "--")
     moved = float(np.linalg.norm(first - second))
     if not np.isclose(moved, MOVES[relation] * CLIP_NORM):
-        raise ValueError(f"{relation}: the sum moves by {moved}, dpfl.accounting.statements says {MOVES[relation]} C")
+        raise ValueError(f"{relation}: the sum moves by {moved}, dpfl.accounting.neighbouring says {MOVES[relation]} C")
     axis.plot(*first, color=style.BLUE, marker="o", markersize=9, linestyle="", label="sum of the data set")
     axis.plot(*second, color=style.RED, marker="s", markersize=8, linestyle="", label="sum of its neighbour")
     side = max(first[0], second[0]) + 0.32

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from dpfl.accounting import shuffling
-from dpfl.accounting.contraction.federated import release_sigma, round_sigma
+from dpfl.accounting.contraction.federated import FederatedRelease, release_sigma, round_sigma
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.reporting import style
 
@@ -56,8 +56,8 @@ def noise() -> tuple[float, ...]:
         target_epsilon=EPSILON, delta=DELTA, clients=ROUND, rounds=1, dimension=DIMENSION
     )
     summed = round_sigma(EPSILON, DELTA, m=ROUND, lipschitz=1.0) / math.sqrt(ROUND)
-    stop = {"n": RECORDS, "m": ROUND, "first_stop": RECORDS // ROUND}
-    last = release_sigma(EPSILON, DELTA, **stop, **CONVEX) / math.sqrt(ROUND)
+    release = FederatedRelease(n=RECORDS, m=ROUND, first_stop=RECORDS // ROUND, **CONVEX)
+    last = release_sigma(EPSILON, DELTA, release) / math.sqrt(ROUND)
     return (
         message / math.sqrt(ROUND),
         message * math.sqrt(SILOS) / ROUND,

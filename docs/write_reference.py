@@ -1,4 +1,4 @@
-"""Write the reference pages from docstrings, their examples, the configuration's schema and the commands' help."""
+"""Write the reference pages: docstrings and their examples, the works they cite, configuration, commands' help."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from run_examples import Rows
 from sphinx.pycode import ModuleAnalyzer
 
 import dpfl.accounting
+from dpfl.catalog import keys
+from dpfl.results import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_reference(folder: Path, *, run: bool = True) -> None:
-    """Write accounting.md, accounting/, configuration.md and commands.md below `folder`.
+    """Write accounting.md, accounting/, configuration.md, commands.md, references.md and results.md below `folder`.
 
     Raises ValueError naming the public functions without an example and, if `run`, the examples that do not hold.
     """
@@ -38,6 +40,8 @@ def write_reference(folder: Path, *, run: bool = True) -> None:
         (folder / "accounting" / f"{name or 'modules'}.md").write_text("\n".join(lines) + "\n")
     (folder / "configuration.md").write_text(_configuration())
     (folder / "commands.md").write_text(_commands())
+    (folder / "references.md").write_text(_bibliography())
+    (folder / "results.md").write_text(_results())
 
 
 def _examples(module: ModuleType) -> dict[str, Rows]:
@@ -156,6 +160,37 @@ def _type(entry: dict[str, Any]) -> str:
     if isinstance(kind, list):
         return " or ".join(kind)
     return f"list of {_type(entry['items'])}" if kind == "array" else kind
+
+
+def works() -> dict[str, dict[str, str]]:
+    """Return every work that a docstring may cite, by its key: references.yaml, and the papers that are reproduced."""
+    package = Path(dpfl.__file__).parent
+    papers = {key: yaml.safe_load((package / "papers" / key / "paper.yaml").read_text()) for key in keys()}
+    found = yaml.safe_load((package / "references.yaml").read_text(encoding="utf-8")) | papers
+    return {key: found[key] for key in sorted(found)}
+
+
+def _bibliography() -> str:
+    """All works, each with the target that a citation of its key leads to."""
+    lines = ["# References", "", "The works that docstrings cite, by the keys that they use.", ""]
+    for key, work in works().items():
+        lines += [
+            f"({key})=",
+            f"**{key}** {work['authors']}. [{work['title']}]({work['url']}). {work['published']}.",
+            "",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _results() -> str:
+    """The module dpfl.results: its functions, each with the columns that it returns."""
+    lines = ["# Results as data", "", *_directive("automodule", "dpfl.results")]
+    for name in ("tables", "table", "figure", "runs", "claims", "epsilons", "curves", "compare"):
+        lines += _directive("autofunction", f"dpfl.results.{name}")
+        if columns := COLUMNS.get(name):
+            rows = [f"| `{column}` | {meaning} |" for column, meaning in columns.items()]
+            lines += ["| column | meaning |", "| --- | --- |", *rows, ""]
+    return "\n".join(lines) + "\n"
 
 
 def _commands() -> str:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import yaml
+from yaml.constructor import ConstructorError, SafeConstructor
 
 from dpfl.errors import InputError, schema_fault
 
@@ -24,7 +25,7 @@ _MODULES = ("tables", "figures", "claims")
 _SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
 
 
-class UniqueKeys:
+class UniqueKeys(SafeConstructor):
     """Part of a YAML loader: no mapping has a key twice, however it is written (1.2 and 1.20)."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
@@ -33,11 +34,14 @@ class UniqueKeys:
         keys = [self.construct_object(key, deep=True) for key in own]
         for index, key in enumerate(keys):
             if key in keys[:index]:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} occurs twice", own[index].start_mark)
+                raise ConstructorError(None, None, f"key {key!r} occurs twice", own[index].start_mark)
         return super().construct_mapping(node, deep)
 
 
-class _PaperLoader(UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+_SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _PaperLoader(UniqueKeys, _SAFE_LOADER):
     """Safe loader, by libyaml where there is one: every stage reads these files, and it is ten times as fast."""
 
 
@@ -51,7 +55,8 @@ class Paper:
     published: str
     url: str
     settings: dict[str, Any]
-    grid: dict[str, list[dict[str, Any]]]
+    grid: dict[str, Any]
+    """The entries of each scale; `base` completes them, `lists` has the values that they name."""
     tables: dict[str, dict[str, Any]]
     figures: dict[str, dict[str, Any]]
     claims: dict[str, dict[str, Any]]

@@ -31,6 +31,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dpfl import catalog
 from dpfl.errors import InputError
@@ -63,6 +64,7 @@ class Experiment(Protocol):
         `description` is the data set's (dpfl.data.loading.load_description). Raises InputError for settings or cells
         that cannot be used.
         """
+        ...
 
     def train(
         self, job: TrainingJob, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: Progress
@@ -72,6 +74,7 @@ class Experiment(Protocol):
         `calibration` is what `calibrate` returned for a job with the same calibration key. Long training saves its
         state at `checkpoint` and resumes there. Raises InputError where what is given cannot be used.
         """
+        ...
 
 
 def require_known(job: TrainingJob) -> None:
@@ -112,9 +115,9 @@ def require_trained(job: TrainingJob, table: pd.DataFrame) -> None:
     _require_noise(job, "train", table)
     if unknown := sorted(set(map(str, table["status"])) - set(STATUSES)):
         raise InputError(f"{_place(job, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
-    main = table.columns[table.columns.get_loc("status") + 1]
-    numbers = pd.to_numeric(table.loc[table["status"] == "finished", main], errors="coerce")
-    if not np.isfinite(numbers).all():
+    names = list(table.columns)
+    main = names[names.index("status") + 1]
+    if not np.isfinite(_numbers(table.loc[table["status"] == "finished", main])).all():
         raise InputError(f"{_place(job, 'train')} a finished run whose {main}, the metric after status, is no number")
 
 
@@ -131,11 +134,16 @@ def _require_rows(job: TrainingJob, function: str, rows: object, count: int, col
 
 def _require_noise(job: TrainingJob, function: str, rows: pd.DataFrame) -> None:
     """Raise InputError unless every row states its noise multiplier, a number of 0 or more, and its mechanism."""
-    noise = pd.to_numeric(rows["noise_multiplier"], errors="coerce").to_numpy(dtype=float)
+    noise = _numbers(rows["noise_multiplier"])
     if not (np.isfinite(noise) & (noise >= 0)).all():
         raise InputError(f"{_place(job, function)} a noise_multiplier that is no number of 0 or more")
-    if rows["privacy_mechanism"].isna().any():
+    if bool(rows["privacy_mechanism"].isna().to_numpy().any()):
         raise InputError(f"{_place(job, function)} a row without privacy_mechanism: every run states its privacy")
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    """Return a column's numbers, nan where a cell holds none."""
+    return np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
 
 
 def _place(job: TrainingJob, function: str) -> str:

@@ -64,6 +64,13 @@ def relative_error(value, truth) -> float:
     return float(abs(mp.mpf(float(value)) / truth - 1))
 
 
+@pytest.fixture
+def fifty_digits():
+    """mpmath at 50 digits."""
+    with mp.workdps(50):
+        yield
+
+
 @pytest.fixture(scope="session")
 def exact() -> SimpleNamespace:
     """theta, gap (1 - theta), federated, stopped and relative_error in mpmath."""

@@ -11,9 +11,8 @@ from scipy.optimize import brentq
 
 from dpfl.accounting import FixedBatches, Poisson, WithReplacement, guarantee
 from dpfl.accounting.composition import epsilon_above, epsilon_below
-from dpfl.accounting.fixed_batches import law_above, pair_laws, poisson_laws_above, smallest_epsilon, uses
+from dpfl.accounting.fixed_batches import law_above, pair_laws, smallest_epsilon, uses
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.poisson_gaussian import epsilon_interval
 from dpfl.accounting.tradeoff import dpsgd_guarantee
 
 
@@ -58,14 +57,6 @@ def test_one_step_agrees_with_an_integral(pair):
     ordered = tuple(sorted(pair, reverse=True))
     law = pair_laws(1 / 1.2, weights, ordered, 1, 1e-3)[0 if ordered == pair else 1]
     assert epsilon_below([(law, 1)], 1e-3) == pytest.approx(_mixture_epsilon(weights, *pair, 1.2, 1e-3), rel=1e-3)
-
-
-def test_poisson_laws_agree_with_the_poisson_accountant():
-    laws = poisson_laws_above(1.1, 0.02, 300, 1e-6)
-    found = max(epsilon_above([(law, 300)], 1e-6) for law in laws)
-    low, high = epsilon_interval(noise_multiplier=1.1, sample_rate=0.02, steps=300, delta=1e-6)
-    assert found >= low
-    assert found == pytest.approx(high, rel=2e-4)
 
 
 def test_one_slot_is_the_same_with_and_without_replacement():

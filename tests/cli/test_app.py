@@ -45,7 +45,7 @@ COMMANDS = [
     "claims",
     "report",
 ]
-COMMANDS += ["train-batch", "plan", "run", "status", "gpu", "trace", "audit"]
+COMMANDS += ["compare", "curves", "train-batch", "plan", "run", "status", "gpu", "trace", "audit"]
 
 
 def run(*arguments, cwd=None):

@@ -18,7 +18,7 @@ FILES = {
     "c": "x = 1\n",
     "files": "def write(number): ...\n",
     "sub/__init__": "from dpfl.sub.b import f\nfrom dpfl.sub.other import g\n",
-    "sub/other": "def g():\n    return 3\n",
+    "sub/other": "def g():\n    return 3\n\n\nclass Kind:\n    two = 2\n",
 }
 CACHED = (
     source_digest.source_digest,
@@ -28,6 +28,7 @@ CACHED = (
 )
 B_CODE = '''"""Doc."""
 from typing import Any
+from dpfl.sub.other import Kind
 
 __all__ = ["f"]
 LIMIT: int = 3
@@ -36,6 +37,7 @@ LIMIT: int = 3
 
 class Size:
     low: int = 1
+    kind: Kind | None = None
 
 
 def f(number: int = 1) -> int:
@@ -84,7 +86,11 @@ def edited(package, file, old, new):
         ("sub/b", "number: int = 1) -> int", "number=1)"),
         ("sub/b", "LIMIT: int =", "LIMIT ="),
         ("sub/b", "from typing import Any\n", ""),
+        ("sub/b", "from dpfl.sub.other import Kind\n",
+         "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from dpfl.sub.other import Kind\n"),
         ("sub/b", "    return number", "    return (number)  # as it is"),
+        ("sub/b", "    return number", "    assert number is not None\n    return cast(int, number)"),
+        ("sub/b", "    Size()", "    ...\n    Size()"),
         ("sub/__init__", "from dpfl.sub.other import g\n", ""),
         ("sub/other", "return 3", "return 4"),
         ("__init__", "'1'", "'2'"),
@@ -92,7 +98,7 @@ def edited(package, file, old, new):
         ("a", "from dpfl.files import write", "from dpfl.files import write, write as other"),
         ("c", "1", "2"),
     ],
-)
+)  # fmt: skip
 def test_what_changes_no_number_does_not_count(package, file, old, new):
     assert not edited(package, file, old, new)
 
@@ -104,6 +110,7 @@ def test_what_changes_no_number_does_not_count(package, file, old, new):
         ("sub/b", "LIMIT: int = 3", "LIMIT: int = 4"),
         ("sub/b", "low: int = 1", "low: float = 1"),
         ("sub/b", "ValueError", "KeyError"),
+        ("sub/other", "two = 2", "two = 3"),
         ("sub/b", "number > LIMIT", "number >= LIMIT"),
         ("sub/__init__", "from dpfl.sub.b import f", "from dpfl.sub.other import g as f"),
         ("a", "write(f())", "write(f(2))"),

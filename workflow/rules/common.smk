@@ -53,9 +53,7 @@ def jobs_of(paper):
 if workflow.is_main_process:
     OPEN = [key for key, job in JOBS.items() if not run_identity.is_finished(job, Path(RESULTS))]
     UNCALIBRATED = [
-        key
-        for key in PAPERS
-        if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table(Path(RESULTS), key))
+        key for key in PAPERS if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table(Path(RESULTS), key))
     ]
 else:
     OPEN, UNCALIBRATED = list(JOBS), list(PAPERS)

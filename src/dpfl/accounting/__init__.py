@@ -36,7 +36,20 @@ Modules
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the names are imported at their first use, below
+    from dpfl.accounting.guarantees import (
+        Guarantee,
+        Phase,
+        delta_of_phases,
+        guarantee,
+        guarantee_of_phases,
+        noise_multiplier,
+    )
+    from dpfl.accounting.hidden_state import ConvexProblem
+    from dpfl.accounting.neighbouring import Neighbouring, Observer
+    from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 __all__ = [
     "BallsInBins",

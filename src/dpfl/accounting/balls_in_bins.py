@@ -3,9 +3,16 @@
 Given the outputs of an epoch, the record's contribution is worst when it is the same unit vector direction in every
 step, the other records' contributions being known: P = mean over t of N(e_t, sigma^2 I) against Q = N(0, sigma^2 I)
 in as many dimensions as the epoch has steps (chua2024balls, the tightly dominating pair). P's likelihood ratio is
-the mean of independent lognormals under Q, whose law `lognormal_sums` brackets in convex order; convex order of the
+the mean of independent lognormals under Q, whose law `law_of_sum` brackets in convex order; convex order of the
 ratio is the order of the pairs. So each epoch is dominated by one law on a grid and dominates another one (the idea
 of feldman2026, with one transform in place of repeated doubling).
+
+Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs. A term Y = exp(s
+Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` assigns each cell's mass to its two ends and keeps its
+mean: the sum is larger in convex order. `REDUCE` gathers a cell about each grid point and moves it down to that point:
+calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum stays on the grid, so
+nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses multiplied by e^(tilt
+y), so that what the transform rounds is small where the tail is.
 """
 
 from __future__ import annotations
@@ -18,21 +25,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 from scipy.special import ndtr, ndtri
 
 from dpfl.accounting.composition import GridLaw, LossGrid, from_points, from_tangents, grid_between
+from dpfl.accounting.numerics import Array, binned
 
 # Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.
-#
-# A term Y = exp(s Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` assigns each cell's mass to its two
-# ends and keeps its mean: the sum is larger in convex order. `REDUCE` gathers a cell about each grid point and moves it
-# down to that point: calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum
-# stays on the grid, so nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses
-# multiplied by e^(tilt y), so that what the transform rounds is small where the tail is.
-
-Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _NARROW = 0.02  # cells narrower than this share of the log-scale are integrated by the nodes above
@@ -71,7 +70,7 @@ class Grid:
 
     def points(self) -> Array:
         """The grid points, shape (count + 1,)."""
-        return self.start + self.step * np.arange(self.count + 1)
+        return self.start + self.step * np.arange(self.count + 1, dtype=np.float64)
 
 
 def lowest(spread: float) -> float:
@@ -233,11 +232,11 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     points = grid.points() - grid.start
     log_one = log_moment(masses, points, tilt)
     weighted = masses * np.exp(tilt * points - log_one)
-    spectrum = rfft(np.bincount(np.arange(points.size) % size, weighted, size), size)
+    spectrum = np.asarray(rfft(binned(np.arange(points.size) % size, weighted, size), size))
     with np.errstate(divide="ignore", under="ignore"):
         size_of = np.maximum(np.abs(spectrum), 1e-300)
         powered = np.exp(terms * (np.log(size_of) + 1j * np.angle(spectrum)))
-    law = np.roll(irfft(powered, size), -first)
+    law = np.roll(np.asarray(irfft(powered, size)), -first)
     lowest_value, highest_value = first * grid.step, (first + size) * grid.step
     used = masses > 0
     masses, points = masses[used], points[used]
@@ -258,7 +257,7 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     gains, back = np.abs(powered) / size_of, 8 * size_log * float(np.linalg.norm(law))
     noise = 4 * _UNIT * (there * float(np.mean(gains)) + back / math.sqrt(size))
     noise_norm = 4 * _UNIT * (there * float(np.linalg.norm(gains)) * math.sqrt(2 / size) + back)
-    values = terms * grid.start + (first + np.arange(size)) * grid.step
+    values = terms * grid.start + (first + np.arange(size, dtype=np.float64)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
     return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), noise, noise_norm, wrapped, below)
 

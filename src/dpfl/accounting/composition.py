@@ -1,26 +1,34 @@
-"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below."""
+"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below.
+
+Privacy losses on an even grid from points or tangents of a privacy profile: certified above or below. The profile of a
+pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear between the grid
+points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in composition
+(zhu2022, Definition 7 and Theorem 10). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
+
+Composition of privacy losses on an even grid, certified on both sides and exact at any delta. A pair of laws (P, Q) is
+known by P's mass at the losses ln(P/Q) on a grid. `pessimistic` and `optimistic` put a continuous loss there so that
+the pair on the grid dominates the true one, or is dominated by it. `Composition` adds the losses of many steps. It
+multiplies each mass by e^(tilt loss), as for a saddle point, so that the losses about the epsilon asked for carry most
+of the mass: the rounding of the Fourier transform then is small next to delta, be delta 1e-5 or 1e-200. What the
+transform may round, what wraps around its ends and what the grid leaves out is bounded and counted on the safe side.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
 from scipy.signal import lfilter
 from scipy.special import erfcx
 
-# Privacy losses on an even grid from points or tangents of a privacy profile: certified above or below.
-#
-# The profile of a pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear
-# between the grid points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in
-# composition (zhu2022, Definition 7 and Theorem 10). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
+from dpfl.accounting.numerics import Array, binned, zero_between
 
-Array = NDArray[np.float64]
+# Privacy losses on an even grid from points or tangents of a privacy profile: certified above or below.
 
 ATOM_ERROR = 1e-10
 MOST_LAW_PLACES = 200_000
@@ -38,7 +46,7 @@ class LossGrid:
     @property
     def losses(self) -> Array:
         """The losses, shape (last - first + 1,)."""
-        return np.arange(self.first, self.last + 1) * self.step
+        return np.arange(self.first, self.last + 1, dtype=np.float64) * self.step
 
     def middles(self) -> Array:
         """The losses halfway between neighbours, shape (last - first,)."""
@@ -143,7 +151,7 @@ def regrid(law: GridLaw, step: float) -> Cells:
     index = np.floor(losses / step - first).astype(np.intp)
     share = np.clip(np.expm1((first + index) * step - losses) / math.expm1(-step), 0.0, 1.0)
     count = int(index[-1]) + 1
-    below, above = (np.bincount(index, part, count) for part in (masses * (1 - share), masses * share))
+    below, above = (binned(index, part, count) for part in (masses * (1 - share), masses * share))
     return Cells(first * step, step, below, above, law.lost)
 
 
@@ -169,13 +177,6 @@ def _both_orders(grid: LossGrid, masses: Array, lost: float, lost_back: float) -
 
 
 # Composition of privacy losses on an even grid, certified on both sides and exact at any delta.
-#
-# A pair of laws (P, Q) is known by P's mass at the losses ln(P/Q) on a grid. `pessimistic` and `optimistic` put a
-# continuous loss there so that the pair on the grid dominates the true one, or is dominated by it. `Composition` adds
-# the losses of many steps. It multiplies each mass by e^(tilt loss), as for a saddle point, so that the losses about
-# the epsilon asked for carry most of the mass: the rounding of the Fourier transform then is small next to delta, be
-# delta 1e-5 or 1e-200. What the transform may round, what wraps around its ends and what the grid leaves out is
-# bounded and counted on the safe side.
 
 UNIT = 2.0**-53
 MASS_ERROR = 1e-13
@@ -232,7 +233,7 @@ class GridLaw:
     @property
     def losses(self) -> Array:
         """The losses at which the masses are, shape (k,)."""
-        return self.origin + np.arange(self.masses.size) * self.step
+        return self.origin + np.arange(self.masses.size, dtype=np.float64) * self.step
 
 
 def pessimistic(cells: Cells) -> GridLaw:
@@ -281,7 +282,8 @@ def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
     """
     beyond = np.append(np.cumsum(masses[::-1])[::-1][1:], 0.0)
     decay = -math.expm1(-step)
-    most_right = (1 - KEPT) * lfilter([decay], [1.0, decay - 1.0], beyond[::-1])[::-1][1:]
+    smoothed = np.asarray(lfilter([decay], [1.0, decay - 1.0], beyond[::-1]))
+    most_right = (1 - KEPT) * smoothed[::-1][1:]
     most_left = (1 - KEPT) * step * np.append(0.0, np.cumsum(np.cumsum(masses)))[:-2]
     right, left = np.minimum(gap, most_right), np.minimum(gap, most_left)
     for _ in range(2):
@@ -332,7 +334,7 @@ class _Tilted(NamedTuple):
 
     def losses(self, step: float) -> Array:
         """Return the losses, shape (k,)."""
-        return self.origin + np.arange(self.first, self.first + self.masses.size) * step
+        return self.origin + np.arange(self.first, self.first + self.masses.size, dtype=np.float64) * step
 
 
 class Composition:
@@ -373,7 +375,8 @@ class Composition:
         room = -math.log(WRAPPED)
         top = min((growths[1] + room) / exponents)
         bottom = max(-(growths[0] + room) / exponents)
-        size = next_fast_len(min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2)), real=True)
+        least = min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2))
+        size = cast("int", next_fast_len(least, real=True))  # scipy's own annotations have none of it
         # Where the places do not reach from bottom to top, the mean is inside, and near the end that it is nearer to.
         share = min(max((mean - bottom) / (top - bottom), 0.0), 1.0)
         self.first = math.floor((bottom + share * (top - bottom) - self.origin) / self.step) - int(share * size)
@@ -385,7 +388,7 @@ class Composition:
         kept, values, blur = _spectrum(tilted, size)
         spectrum = np.zeros(size // 2 + 1, dtype=complex)
         spectrum[kept] = values
-        self.masses = np.roll(irfft(spectrum, size), -(self.first % size))
+        self.masses = np.roll(np.asarray(irfft(spectrum, size)), -(self.first % size))
         # Half a spectrum's norm becomes that of the masses by sqrt(2 / size); what is cut off is below e^_CUT_OFF each.
         self.rounding = TRANSFORM_ERROR * UNIT * math.log2(size) * blur * math.sqrt(2 / size) + 1e-33 * size
 
@@ -445,18 +448,18 @@ def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], N
     log_size, angle, share = (np.zeros(kept.size) for _ in range(3))
     for each in tilted:
         if each.first + each.masses.size <= size:
-            one = rfft(each.masses, size)[kept]
+            one = np.asarray(rfft(each.masses, size))[kept]
             turn = (each.first * kept) % size * (-2 * math.pi / size)
         else:
             places = np.arange(each.first, each.first + each.masses.size) % size
-            one, turn = rfft(np.bincount(places, each.masses, minlength=size))[kept], 0.0
+            one, turn = np.asarray(rfft(binned(places, each.masses, size)))[kept], 0.0
         of_one = np.maximum(np.abs(one), 1e-300)
         log_size += each.steps * np.log(of_one)
         angle += each.steps * (np.angle(one) + turn)
         share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
         alive = log_size > _CUT_OFF
         if not alive.all():
-            kept, log_size, angle, share = (part[alive] for part in (kept, log_size, angle, share))
+            kept, (log_size, angle, share) = kept[alive], (part[alive] for part in (log_size, angle, share))
     blur = float(np.linalg.norm((share + 1) * np.exp(log_size)))
     return kept, np.exp(log_size + 1j * angle), blur
 
@@ -493,12 +496,12 @@ TOLERANCE = 2e-6
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 LARGEST_DELTA = 1 - 1e-9
 """A larger delta is answered for this one."""
-_FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
+_FITS, _DOUBT = 3, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS, _CELLS_TOGETHER = 1 << 21, 1 << 18, 17_000_000
 _MANY, _COARSER = 50, 6.0
 _ENDLESS = 1e200
-_NEAR = {"rtol": 1e-3, "disp": False}
-"""How brentq looks for a tilt: any is valid, so one that it has not settled on will do."""
+_NEAR = 1e-3
+"""How near a tilt is looked for, relative to it: any is valid, so one that is not settled on will do."""
 
 
 class LossPart(NamedTuple):
@@ -535,7 +538,7 @@ class LossSearch:
         """Return (lower, upper) ends of epsilon; the lower one is 0 unless `both` are asked for.
 
         (0, `known`) where it is seen that epsilon is not above `known` > 0. Guarantee: that of
-        loss_composition, for the losses in `cells`.
+        the module, for the losses in `cells`.
         """
         log_delta = math.log(self.delta)
         if known > 0 and self._chernoff(known) < log_delta - 1e-6:
@@ -552,7 +555,7 @@ class LossSearch:
             law = Composition(((pessimistic(each), steps) for each, steps in cells), tilt)
             end = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, std, 1)
             if math.isinf(end):  # what may wrap around outweighs delta, less so under a steeper tilt
-                tilt = max(4 * tilt, 1 / std)
+                tilt = max(4 * tilt, 1 / std if std else 0.0)  # the law under a steep tilt may be a single point
                 continue
             upper, doubt = min(upper, end), law.doubt(end)
             if upper <= known:
@@ -567,7 +570,7 @@ class LossSearch:
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of loss_composition."""
+        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of the module."""
         tilt, _, std = self._saddle_at(epsilon)
         step = self._grid_step(tilt, epsilon, std)
         above, below = (self._composed(rounding, step, tilt) for rounding in (pessimistic, optimistic))
@@ -579,16 +582,7 @@ class LossSearch:
 
     def _moments(self, tilt: float) -> tuple[float, float, float]:
         """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt, up to quadrature."""
-        log_mass = mean = variance = 0.0
-        for part in self.parts:
-            logs = part.log_masses + tilt * part.losses
-            top = float(logs.max())
-            weights = np.exp(logs - top)
-            total = float(weights.sum())
-            middle = float(weights @ part.losses) / total
-            log_mass, mean = log_mass + part.steps * (top + math.log(total)), mean + part.steps * middle
-            variance += part.steps * float(weights @ (part.losses - middle) ** 2) / total
-        return log_mass, mean, math.sqrt(variance)
+        return _moments(((part.losses, part.log_masses, part.steps) for part in self.parts), tilt)
 
     def _chernoff(self, epsilon: float) -> float:
         """Return an upper bound of ln delta at `epsilon`: the least over some tilts."""
@@ -626,7 +620,7 @@ class LossSearch:
                 high *= 2
             # Where the largest loss decides, no tilt gets there, and any steep one will do.
             ends = self._log_delta(high) <= log_delta
-            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, **_NEAR)) if ends else steepest
+            tilt = _tilt(lambda t: self._log_delta(t) - log_delta, high) if ends else steepest
         _, mean, std = self._moments(tilt)
         return tilt, mean, std
 
@@ -638,7 +632,7 @@ class LossSearch:
             while self._moments(high)[1] < epsilon and high < steepest:
                 high *= 2
             ends = self._moments(high)[1] >= epsilon
-            tilt = float(brentq(lambda t: self._moments(t)[1] - epsilon, 0.0, high, **_NEAR)) if ends else steepest
+            tilt = _tilt(lambda t: self._moments(t)[1] - epsilon, high) if ends else steepest
         return tilt, epsilon, self._moments(tilt)[2]
 
     def _grid_step(self, tilt: float, centre: float, std: float) -> float:
@@ -647,6 +641,28 @@ class LossSearch:
         widths = [part.width for part in self.parts]
         least = max(max(widths) / _MOST_CELLS, sum(widths) / _CELLS_TOGETHER, *(part.least_step for part in self.parts))
         return max(min(math.sqrt(room), std / 8), 18 * std / _PLACES, least)
+
+
+def _moments(parts: Iterable[tuple[Array, Array, int]], tilt: float) -> tuple[float, float, float]:
+    """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt: S sums `steps` losses of each part.
+
+    parts: (losses, logarithms of their masses, steps).
+    """
+    log_mass = mean = variance = 0.0
+    for losses, log_masses, steps in parts:
+        logs = log_masses + tilt * losses
+        top = float(logs.max())
+        weights = np.exp(logs - top)
+        total = float(weights.sum())
+        middle = float(weights @ losses) / total
+        log_mass, mean = log_mass + steps * (top + math.log(total)), mean + steps * middle
+        variance += steps * float(weights @ (losses - middle) ** 2) / total
+    return log_mass, mean, math.sqrt(variance)
+
+
+def _tilt(excess: Callable[[float], float], high: float) -> float:
+    """Return a tilt in [0, `high`] near the zero of `excess`."""
+    return zero_between(excess, 0.0, high, rtol=_NEAR, settled=False)
 
 
 def _root(excess: Callable[[float], float], start: float, scale: float, side: int) -> float:
@@ -672,7 +688,7 @@ def _root(excess: Callable[[float], float], start: float, scale: float, side: in
         low, high, width = max(0.0, low - width), low, 4 * width
     if value(low) <= 0:
         return 0.0
-    zero = float(brentq(value, low, high, xtol=1e-300, rtol=1e-7))
+    zero = zero_between(value, low, high, xtol=1e-300, rtol=1e-7)
     room = 1e-8
     while side * value(zero) > 0:
         zero, room = zero * (1 + side * room), 4 * room
@@ -694,7 +710,7 @@ def epsilon_above(phases: Phases, delta: float) -> float:
     """Return an upper bound of epsilon at `delta` in (0, 1) of `phases` whose laws are pessimistic; may be inf.
 
     Guarantee: what the laws dominate is (this, delta)-DP in their order.
-    Source: `loss_composition` (`pessimistic`).
+    Source: `Composition` of laws by `pessimistic`.
     """
     if sum(count * law.lost for law, count in phases) >= delta:
         return math.inf
@@ -732,7 +748,7 @@ def epsilon_below(phases: Phases, delta: float) -> float:
     """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic.
 
     Guarantee: what dominates the laws is not (e, delta)-DP for any e below this.
-    Source: `loss_composition` (`optimistic`).
+    Source: `Composition` of laws by `optimistic`.
     """
     log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)
@@ -744,21 +760,9 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     """Return the tilt whose sum, were it normal, had delta at its mean, and that mean: about epsilon."""
     cut = [(law.losses[law.masses > 0], np.log(law.masses[law.masses > 0]), count) for law, count in phases]
 
-    def moments(tilt: float) -> tuple[float, float, float]:
-        log_mass = mean = variance = 0.0
-        for losses, logs, count in cut:
-            tilted = logs + tilt * losses
-            top = float(tilted.max())
-            weights = np.exp(tilted - top)
-            total = float(weights.sum())
-            middle = float(weights @ losses) / total
-            log_mass, mean = log_mass + count * (top + math.log(total)), mean + count * middle
-            variance += count * float(weights @ (losses - middle) ** 2) / total
-        return log_mass, mean, math.sqrt(variance)
-
     def excess(log_tilt: float) -> float:
         tilt = math.exp(log_tilt)
-        log_mass, mean, std = moments(tilt)
+        log_mass, mean, std = _moments(cut, tilt)
         argument = tilt * std / math.sqrt(2)
         share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2))) / 2
         return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
@@ -768,10 +772,10 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     most = max(_MOST_TILT, STEEPEST / widest) if widest > 0 else _MOST_TILT
     ends = (math.log(_LEAST_TILT), math.log(most))
     if excess(ends[0]) <= 0:  # epsilon is about 0: one deviation, or what may wrap around would outweigh a tiny delta
-        tilt = 1 / max(moments(_LEAST_TILT)[2], 1 / most)
+        tilt = 1 / max(_moments(cut, _LEAST_TILT)[2], 1 / most)
     else:
-        tilt = math.exp(ends[1] if excess(ends[1]) > 0 else brentq(excess, *ends, xtol=0.02))
-    return tilt, moments(tilt)[1]
+        tilt = math.exp(ends[1] if excess(ends[1]) > 0 else zero_between(excess, *ends, xtol=0.02))
+    return tilt, _moments(cut, tilt)[1]
 
 
 def _crossing(excess: Callable[[float], float], centre: float) -> tuple[float, float]:
@@ -789,5 +793,5 @@ def _crossing(excess: Callable[[float], float], centre: float) -> tuple[float, f
         low, high, width = max(0.0, low - width), low, 2 * width
     if excess(low) <= 0:
         return 0.0, 0.0
-    found = float(brentq(lambda epsilon: max(excess(epsilon), -1e4), low, high, xtol=1e-300, rtol=_ROOT / 4))
+    found = zero_between(lambda epsilon: max(excess(epsilon), -1e4), low, high, xtol=1e-300, rtol=_ROOT / 4)
     return found, found

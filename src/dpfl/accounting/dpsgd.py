@@ -248,7 +248,7 @@ def _rdp_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: 
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
     with _harmless_opacus_warnings():
-        divergences = _step_divergences(sigma, rate) * steps
+        divergences = (_step_divergences(sigma, rate) * steps).tolist()
         spent, _ = get_privacy_spent(orders=RDPAccountant.DEFAULT_ALPHAS, rdp=divergences, delta=delta)
     return max(0.0, float(spent))
 
@@ -259,7 +259,7 @@ def _step_divergences(sigma: float, rate: float) -> NDArray[np.float64]:
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis.rdp import compute_rdp
 
-    return compute_rdp(q=rate, noise_multiplier=sigma, steps=1, orders=RDPAccountant.DEFAULT_ALPHAS)
+    return np.asarray(compute_rdp(q=rate, noise_multiplier=sigma, steps=1, orders=RDPAccountant.DEFAULT_ALPHAS))
 
 
 def _prv_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:

@@ -12,6 +12,26 @@ Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, eac
 `neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made. For
 the observer last_iterate `convex` may state the problem, with the fields of `ConvexProblem`: {"smoothness": 1,
 "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}.
+
+An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
+
+    from opacus import PrivacyEngine
+    from dpfl.accounting.external_claims import register
+    register()
+    engine = PrivacyEngine(accountant="dpfl_pld")
+    model, optimizer, loader = engine.make_private_with_epsilon(...)
+
+Opacus loads torch: nothing else here imports this module.
+
+Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them. A log is one of:
+
+    a CSV file with the columns noise_multiplier, sample_rate and num_steps, the steps of that row;
+    a file of JSON lines, each an object with these keys;
+    a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
+
+Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises from row to row
+needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may count steps. A
+log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
 """
 
 from __future__ import annotations
@@ -36,13 +56,11 @@ from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
 from dpfl.accounting.samplers import (
     SAMPLERS,
-    BallsInBins,
     FixedBatches,
     FullBatch,
     Poisson,
     Sampler,
     Sampling,
-    ShuffledEpochs,
     WithReplacement,
 )
 from dpfl.errors import InputError
@@ -99,14 +117,6 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
 
 
 # An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
-#
-#     from opacus import PrivacyEngine
-#     from dpfl.accounting.external_claims import register
-#     register()
-#     engine = PrivacyEngine(accountant="dpfl_pld")
-#     model, optimizer, loader = engine.make_private_with_epsilon(...)
-#
-# Opacus loads torch: nothing else here imports this module.
 
 MECHANISM = "dpfl_pld"
 """Its name in Opacus's registry."""
@@ -253,7 +263,7 @@ def _guarantee(
     return guarantee_of_phases(phases, delta=delta, neighbouring=neighbouring, observer=observer, convex=convex)
 
 
-def sampler_named(name: str, **settings: float) -> Sampler:
+def sampler_named(name: str, **settings: Any) -> Sampler:
     """Return the sampler of that name, with the settings that it needs and no other.
 
     Source: elementary. Raises ValueError naming what is missing, too much or out of range.
@@ -267,21 +277,12 @@ def sampler_named(name: str, **settings: float) -> Sampler:
     return kind(**settings)
 
 
-def _list(settings: dict[str, float]) -> str:
+def _list(settings: Iterable[str]) -> str:
     """Return the names in words."""
     return " and ".join(settings) or "none"
 
 
 # Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them.
-#
-# A log is one of
-#     a CSV file with the columns noise_multiplier, sample_rate and num_steps, the steps of that row;
-#     a file of JSON lines, each an object with these keys;
-#     a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
-# Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises from row to
-# row needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may count
-# steps.
-# A log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
 
 _COLUMNS = ("noise_multiplier", "sample_rate", "num_steps")
 _MECHANISMS = ("rdp", "prv", "gdp", "dpfl_pld")
@@ -354,7 +355,7 @@ def history_of(content: Mapping[str, Any], path: Path, *, num_steps: StepCount |
     return _joined(_own_steps(entries, path, num_steps), path)
 
 
-def poisson_phases(history: Iterable[Sequence[float]]) -> tuple[Phase, ...]:
+def poisson_phases(history: Iterable[tuple[float, float, int]]) -> tuple[Phase, ...]:
     """Return the phases of Opacus's `accountant.history`, as its accountants understand it: Poisson samples.
 
     Source: the definition of the history, (noise_multiplier, sample_rate, num_steps).
@@ -369,12 +370,10 @@ def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
     Source: derived here: a phase begins an epoch of its own, so a sampler of epochs may change its noise between
     epochs only. Raises ValueError where it changes within one.
     """
-    if isinstance(sampler, BallsInBins | ShuffledEpochs):
-        for entry in history[:-1]:
-            if entry.num_steps % sampler.steps_per_epoch:
-                raise ValueError(
-                    f"the log changes after {entry.num_steps} steps, within an epoch of {sampler.steps_per_epoch} steps"
-                )
+    epoch = getattr(sampler, "steps_per_epoch", 1)
+    for entry in history[:-1]:
+        if entry.num_steps % epoch:
+            raise ValueError(f"the log changes after {entry.num_steps} steps, within an epoch of {epoch} steps")
     return tuple(Phase(sampler, entry.noise_multiplier, entry.num_steps) for entry in history)
 
 
@@ -387,7 +386,7 @@ def _csv_rows(lines: Sequence[str], path: Path) -> list[tuple[int, Mapping[str, 
     """Return the rows of a CSV file with the numbers of their lines. Raises InputError."""
     reader = csv.DictReader(lines)
     try:
-        rows = [(reader.line_num, row) for row in reader]
+        rows: list[tuple[int, Mapping[str, Any]]] = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
     names = list(reader.fieldnames or ())
@@ -470,7 +469,7 @@ def _number(row: Mapping[str, Any], name: str) -> float:
     """Return a number, or the number that a text holds. Raises ValueError naming the column."""
     value = row.get(name)
     try:
-        if isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # true is no 1, and 1_0 no 10
+        if value is None or isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # 1_0 is no 10
             raise TypeError
         return float(value)
     except (TypeError, ValueError):
@@ -495,7 +494,7 @@ def _joined(entries: Sequence[Entry], path: Path) -> list[Entry]:
 
 SCHEMA = "dpfl-claims/1"
 _RUN = {"noise_multiplier", "steps"}
-_SAMPLER = {"sampler", "sample_rate", "batch_size", "records", "steps_per_epoch"}
+_SAMPLER = {"sampler", *(field.name for kind in SAMPLERS.values() for field in fields(kind))}
 _CLAIM = {"name", "delta", "epsilon", "neighbouring", "observer", "source", "convex"}
 
 

@@ -22,16 +22,14 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
 from dpfl.accounting.composition import GridLaw, epsilon_below, fitting_grid, from_atoms, from_points, grid_between
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.poisson_gaussian import amplified_epsilon, poisson_add_delta, subsampled_delta
-
-Array = NDArray[np.float64]
+from dpfl.accounting.numerics import Array
+from dpfl.accounting.poisson_gaussian import amplified_epsilon
 
 _CELLS = 100_000
 _ENDS = np.geomspace(1e-12, 1e5, 400)
@@ -65,44 +63,24 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 
     def profile(loss: Array) -> Array:
         inner = amplified_epsilon(loss, rate)
-        found = sum(share * theta(inner, mu) for share, mu in zip(shares, mus, strict=True))
+        found = sum((share * theta(inner, mu) for share, mu in zip(shares, mus, strict=True)), np.zeros(loss.shape))
         return found * (1 + _THETA_ERROR) + beyond
 
-    return _law_of_profiles(profile, profile, steps, delta, 2 * beyond)[0]
+    return _law_of_profile(profile, steps, delta, 2 * beyond)
 
 
-def poisson_laws_above(noise_multiplier: float, rate: float, steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
-    """Return laws of one Gaussian step on a Poisson sample, remove and add, from the closed forms of the profiles.
-
-    Guarantee: they dominate the step under add_or_remove and zero_out. Source: `subsampled_delta` and
-    `poisson_add_delta`.
-    """
-    mu = 1 / noise_multiplier
-    return _law_of_profiles(
-        lambda loss: subsampled_delta(loss, rate, mu) * (1 + _THETA_ERROR),
-        lambda loss: poisson_add_delta(loss, rate, mu) * (1 + _THETA_ERROR),
-        steps,
-        delta,
-        0.0,
-    )
-
-
-def _law_of_profiles(
-    there: Callable[[Array], Array], back: Callable[[Array], Array], steps: int, delta: float, floor: float
-) -> tuple[GridLaw, GridLaw]:
-    """Return laws above a loss with these profiles at losses >= 0, P||Q and Q||P, and down to `floor`."""
-    ends = []
-    for profile in (there, back):
-        beyond = profile(_ENDS) <= 1e-4 * delta / steps + floor
-        ends.append(float(_ENDS[np.argmax(beyond)] if beyond.any() else _ENDS[-1]))
-    coarse = max(ends) * np.append(0.0, np.geomspace(1e-7, 1, 2000))
-    # The variance of the loss, from its profiles: E loss^2 is about twice their integral.
-    variance = 2 * float(np.trapezoid(there(coarse) + np.exp(-coarse) * back(coarse), coarse))
-    grid = grid_between(ends[1], ends[0], variance, steps)
-    calls = there(np.arange(grid.last + 1) * grid.step)
-    below = np.arange(grid.first, 0) * grid.step
-    puts = calls[-grid.first : 0 : -1] if back is there and grid.last == -grid.first else back(-below)
-    return from_points(grid, np.append(np.exp(below) * puts, calls))
+def _law_of_profile(profile: Callable[[Array], Array], steps: int, delta: float, floor: float) -> GridLaw:
+    """Return a law above a loss with this profile at losses >= 0, the same in both orders, and down to `floor`."""
+    beyond = profile(_ENDS) <= 1e-4 * delta / steps + floor
+    end = float(_ENDS[np.argmax(beyond)] if beyond.any() else _ENDS[-1])
+    coarse = end * np.append(0.0, np.geomspace(1e-7, 1, 2000))
+    # The variance of the loss, from its profile: E loss^2 is about twice the integral of both orders'.
+    at = profile(coarse)
+    variance = 2 * float(np.trapezoid(at + np.exp(-coarse) * at, coarse))
+    grid = grid_between(end, end, variance, steps)
+    calls = profile(np.arange(grid.last + 1, dtype=np.float64) * grid.step)
+    below = np.arange(grid.first, 0, dtype=np.float64) * grid.step
+    return from_points(grid, np.append(np.exp(below) * calls[-grid.first : 0 : -1], calls))[0]
 
 
 def smallest_epsilon(

@@ -1,4 +1,11 @@
-"""Gaussian differential privacy: G_mu, its (epsilon, delta) curve, composition and groups."""
+"""Gaussian differential privacy: G_mu, its (epsilon, delta) curve, composition and groups.
+
+Hockey-stick divergence between two Gaussians of equal covariance: the function theta behind every bound here. With a =
+eps/r - r/2, b = eps/r + r/2 and the Mills ratio m = Q/phi, the identity phi(a) = e^eps phi(b) turns theta = Q(a) -
+e^eps Q(b) into phi(a) (m(a) - m(b)), which neither overflows nor subtracts tiny tails. Where a < 0 the complement 1 -
+theta = phi(a) (m(-a) + m(b)) is a sum of positive terms. Where a and b nearly coincide the difference of Mills ratios
+is the integral of 1 - x m(x) from a to b, done by two Gauss-Legendre nodes.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, erfinv, ndtr, ndtri
 
-from dpfl.accounting.numerics import integers, reals, root
+from dpfl.accounting.numerics import Array, integers, reals, root
 
 # Hockey-stick divergence between two Gaussians of equal covariance: the function theta behind every bound here.
-#
-# With a = eps/r - r/2, b = eps/r + r/2 and the Mills ratio m = Q/phi, the identity phi(a) = e^eps phi(b) turns
-# theta = Q(a) - e^eps Q(b) into phi(a) (m(a) - m(b)), which neither overflows nor subtracts tiny tails. Where a < 0
-# the complement 1 - theta = phi(a) (m(-a) + m(b)) is a sum of positive terms. Where a and b nearly coincide the
-# difference of Mills ratios is the integral of 1 - x m(x) from a to b, done by two Gauss-Legendre nodes.
-
-Array = NDArray[np.float64]
 
 _NARROW = 1e-3  # b - a below this share of max(1, a): quadrature; above: subtraction loses at most three digits
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
@@ -54,28 +54,28 @@ def one_minus_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     return _checked(epsilon, r, complement)
 
 
-def divergence(epsilon: Array, r: Array) -> Array:
+def divergence(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return `theta` of checked arguments; r may be +inf. Source: `theta`."""
     parts = _parts(epsilon, r)
     value = parts.value()
     return np.where(parts.is_theta, value, 1.0 - value)[()]
 
 
-def log_divergence(epsilon: Array, r: Array) -> Array:
+def log_divergence(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return `log_theta` of checked arguments; r may be +inf. Source: `log_theta`."""
     parts = _parts(epsilon, r)
     with np.errstate(divide="ignore"):
         return np.where(parts.is_theta, parts.log_value(), np.log1p(-np.where(parts.is_theta, 0.0, parts.value())))[()]
 
 
-def complement(epsilon: Array, r: Array) -> Array:
+def complement(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return `one_minus_theta` of checked arguments; r may be +inf. Source: `one_minus_theta`."""
     parts = _parts(epsilon, r)
     value = parts.value()
     return np.where(parts.is_theta, 1.0 - value, value)[()]
 
 
-def log_complement(epsilon: Array, r: Array) -> Array:
+def log_complement(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return ln(1 - theta) of checked arguments, exact where 1 - theta underflows. Source: `one_minus_theta`."""
     parts = _parts(epsilon, r)
     return np.where(parts.is_theta, np.log1p(-np.where(parts.is_theta, parts.value(), 0.0)), parts.log_value())[()]
@@ -99,7 +99,7 @@ class _Parts(NamedTuple):
             return self.exponent - _LOG_SQRT_TAU + np.log(self.factor) + np.log(self.scale)
 
 
-def _parts(epsilon: Array, r: Array) -> _Parts:
+def _parts(epsilon: ArrayLike, r: ArrayLike) -> _Parts:
     """Split theta at the sign of a and at the width b - a = r; see the module's docstring."""
     epsilon, r = np.broadcast_arrays(epsilon, np.minimum(r, _FAR))
     with np.errstate(over="ignore"):
@@ -127,7 +127,7 @@ def _mills(x: Array) -> Array:
 
 def _mean_descent(centre: Array, half_width: Array) -> Array:
     """Mean of -m'(x) = 1 - x m(x) over [centre - half_width, centre + half_width]."""
-    return sum(
+    return sum(  # pyright: ignore[reportReturnType]  # two terms, so never the 0 of an empty sum
         0.5 * weight * _descent(centre + half_width * node) for node, weight in zip(_NODES, _WEIGHTS, strict=True)
     )
 
@@ -272,7 +272,7 @@ def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
     It is larger than delta(epsilon, mu): (epsilon, delta)-DP does not bound the loss by epsilon with
     probability 1 - delta, as vandijk2023 section 3.2 has it. epsilon >= 0, mu >= 0 (0 at mu = 0).
-    Source: derived; the loss is N(mu^2/2, mu^2), dong2022.
+    Raises ValueError naming epsilon or mu. Source: derived; the loss is N(mu^2/2, mu^2), dong2022.
     """
     epsilon, mu = np.broadcast_arrays(reals("epsilon", epsilon, at_least=0), reals("mu", mu, at_least=0))
     safe_mu = np.where(mu > 0, mu, 1.0)

@@ -8,18 +8,15 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import NamedTuple
 
-from dpfl.accounting import gaussian_dp, sampler_accountants
+from dpfl.accounting import gaussian_dp
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, least_noise, member, real
-from dpfl.accounting.sampler_accountants import EpsilonBound, Run, phases_delta, phases_interval
+from dpfl.accounting.phases import phases_delta, phases_interval
+from dpfl.accounting.sampler_accountants import EpsilonBound, Run, accountant, unamplified
 from dpfl.accounting.samplers import (
-    BallsInBins,
     FixedBatches,
     FullBatch,
-    Poisson,
     Sampler,
-    ShuffledEpochs,
-    WithReplacement,
 )
 
 # The least noise that keeps a target, by few evaluations of what a noise spends.
@@ -180,7 +177,7 @@ def guarantee(
     what `observer` says; losses and clipped gradients are arbitrary. An observer of less than every step has
     the same upper bound, but for that of the last iterate where `convex` states a problem that contracts: then the
     steps before it hide the record (`ConvexProblem`, without clipping; full, fixed and shuffled batches).
-    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation;
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_batches`, `balls_in_bins`, each with its derivation;
     `last_iterate_epsilon` for `convex`.
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
 
@@ -212,7 +209,7 @@ def guarantee(
             upper.epsilon * (1 - 1e-9), "a quadratic attains shifted interpolation without a set (bok2024)"
         )
     elif convex is None and _sees_all(run, view):
-        lower = sampler_accountants.lower(run)
+        lower = accountant(run).lower()
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
@@ -336,50 +333,38 @@ def noise_multiplier(
     def spent(noise: float, *, rough: bool = False) -> float:
         return _upper(replace(run, noise_multiplier=noise), convex, rough=rough).epsilon
 
-    largest = sampler_accountants.unamplified_mu(replace(run, noise_multiplier=1.0))
+    known = accountant(run)
+    largest = known.unamplified_mu()
     if not math.isfinite(largest):
         raise ValueError(f"target_epsilon {target} is met by no noise: nothing is proven for this sampler and relation")
     # Without amplification the noise is a closed form, and enough.
     enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
-    if isinstance(run.sampler, FullBatch | ShuffledEpochs):
+    if not known.amplifies:
         return no_less(spent, target, enough) if convex is None else search(spent, target, enough, enough)
-    likely = sampler_accountants.likely_noise(run, float(gaussian_dp.mu(target, run.delta)))
-    if isinstance(run.sampler, BallsInBins):
-        return corrected_search(spent, target, enough, likely)
-    return search(spent, target, enough, likely)
+    likely = known.likely_noise(float(gaussian_dp.mu(target, run.delta)))
+    return (corrected_search if known.has_rough_answers else search)(spent, target, enough, likely)
 
 
 def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str) -> Run:
     """Check the arguments that all questions share. Raises ValueError naming the argument."""
-    if not isinstance(sampler, Sampler):
-        raise ValueError(f"sampler must be one of this package's samplers, got {sampler!r}")
-    sampler = _in_plain_numbers(sampler)
     relation = member("neighbouring", Neighbouring, neighbouring)
     sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_LEAST_NOISE)
-    count = integer("steps", steps)
-    if isinstance(sampler, WithReplacement) and sampler.records == 1:
-        if relation is Neighbouring.ADD_OR_REMOVE:
-            raise ValueError("records must be at least 2 under add_or_remove: one record fewer leaves none to draw")
-        sampler, sigma = FullBatch(), sigma / sampler.batch_size  # every slot is the record's
-    if isinstance(sampler, ShuffledEpochs) and count == 1 and sampler.batch_size < sampler.records:
-        sampler = FixedBatches(sampler.batch_size, sampler.records)  # the first batch of a permutation
-    if isinstance(sampler, FixedBatches) and sampler.batch_size == sampler.records:
-        if relation is Neighbouring.ADD_OR_REMOVE:
-            raise ValueError("batch_size must be below records under add_or_remove: one record fewer is no batch")
-        sampler = FullBatch()
-    if isinstance(sampler, BallsInBins) and sampler.steps_per_epoch == 1:
-        sampler = FullBatch()
-    if isinstance(sampler, Poisson) and sampler.sample_rate == 1:
-        sampler = FullBatch()
-    return Run(sampler, sigma, count, real("delta", delta, at_least=1e-290, below=1), relation)
+    count, failure = integer("steps", steps), real("delta", delta, at_least=1e-290, below=1)
+    run = Run(sampler, sigma, count, failure, relation)
+    accountant(run)  # refuses what is no sampler
+    run = replace(run, sampler=_in_plain_numbers(sampler))
+    while (simpler := accountant(run).simplified()) != run:
+        run = simpler
+    return run
 
 
 def _in_plain_numbers(sampler: Sampler) -> Sampler:
     """Return the sampler with Python's numbers: unsigned ones of numpy wrap around, its short ones round."""
-    given = {each.name: getattr(sampler, each.name) for each in fields(sampler)}
-    return replace(
-        sampler, **{name: (real if name == "sample_rate" else integer)(name, value) for name, value in given.items()}
-    )
+    given = {}
+    for each in fields(sampler):
+        read = real if each.type in (float, "float") else integer
+        given[each.name] = read(each.name, getattr(sampler, each.name))
+    return replace(sampler, **given)
 
 
 def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
@@ -394,7 +379,7 @@ def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
 
 def _upper(run: Run, convex: HidesSteps | None, *, rough: bool = False) -> EpsilonBound:
     """Return the lesser of the sampler's bound and that of the last iterate of a convex problem."""
-    everything = sampler_accountants.upper(run, rough=rough)
+    everything = accountant(run).upper(rough=rough)
     if convex is None:
         return everything
     setting = {"noise_multiplier": run.noise_multiplier, "steps": run.steps, "delta": run.delta}
@@ -422,7 +407,7 @@ def _hidden_phases(runs: Sequence[Run], convex: HidesSteps) -> EpsilonBound:
         if mu is None:
             raise ValueError(f"convex: no proof composes the last iterates of phases of {run.sampler}")
         mus.append(mu)
-    epsilon = sampler_accountants.unamplified(math.hypot(*mus), runs[0].delta).epsilon
+    epsilon = unamplified(math.hypot(*mus), runs[0].delta).epsilon
     return EpsilonBound(
         epsilon, "last iterates of the phases, shifted interpolation (bok2024), composed as Gaussian DP"
     )

@@ -1,4 +1,23 @@
-"""Epsilon of the last iterate of noisy gradient descent on convex losses: the least of the known bounds."""
+"""Epsilon of the last iterate of noisy gradient descent on convex losses: the least of the known bounds.
+
+One noisy gradient step as seen by the accountant: how far it contracts, and its noise and set in units of the shift.
+The step is w <- project(w - (step_size/batch_size) (sum over the batch of grad f_i(w) + lipschitz noise_multiplier Z)).
+A record moves that sum by at most `sensitivity` times lipschitz. In units of that shift the noise of a step has
+standard deviation noise_multiplier/sensitivity.
+
+The cheapest way to absorb a record's shifts into the noise of later steps: the problem behind shifted interpolation.
+Each use of the record moves two coupled runs apart by at most one unit; each step contracts their distance by c; an
+auxiliary run absorbs a_k of the distance in step k, which costs a_k^2 in mu^2 (in units of the step's noise). A
+distance can be absorbed only once it is there. With A_k the absorbed and S_k the present shift, both carried to the
+last step by powers of c, and W_k = sum_{j<=k} c^(2(m-j)), the least cost is the energy sum (dA)^2/dW of the greatest
+convex minorant of S over W. S is constant between uses, and over a periodic stretch its corners are concave, so four
+segments suffice.
+
+The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step. A
+restart at distance z leaves `late` steps. Each spends a share of its noise's variance on hiding its part of z (a
+Gaussian), and the rest on hiding whether and how the record took part (C_p of a Gaussian). Any number of late steps and
+any share give a valid bound; both are searched for.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +25,28 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import PLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp, tradeoff
 from dpfl.accounting.contraction.kernels import geometric
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import by_element, exponential, integer, integers, member, power, real, reals
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
+from dpfl.accounting.numerics import (
+    Array,
+    by_element,
+    exponential,
+    falling_zero,
+    integer,
+    integers,
+    member,
+    power,
+    real,
+    reals,
+)
 from dpfl.accounting.sampler_accountants import unamplified
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, ShuffledEpochs
 from dpfl.accounting.tradeoff import privacy_loss
@@ -126,12 +155,13 @@ class ConvexProblem:
             batch_size=size,
             neighbouring=neighbouring,
         )
-        return shifted_interpolation_mu(
+        mu = shifted_interpolation_mu(
             steps=steps,
             contraction=step_contraction(self.learning_rate, self.smoothness, self.strong_convexity),
-            noise_over_shift=noise_multiplier / SENSITIVITIES[neighbouring],
+            noise_over_shift=noise_multiplier / MOVES[neighbouring],
             diameter_over_shift=diameter,
         )
+        return float(mu)
 
     def _batches(self, sampler: Sampler) -> tuple[str | None, int, int]:
         """The sampler's name among the hidden-state bounds, the batch size and the number of records."""
@@ -149,17 +179,6 @@ class ConvexProblem:
 
 
 # One noisy gradient step as seen by the accountant: how far it contracts, and its noise and set in units of the shift.
-#
-# The step is w <- project(w - (step_size/batch_size) (sum over the batch of grad f_i(w) + lipschitz noise_multiplier
-# Z)). A record moves that sum by at most `sensitivity` times lipschitz. In units of that shift the noise of a step has
-# standard deviation noise_multiplier/sensitivity.
-
-Array = NDArray[np.float64]
-
-REPLACEMENT = 2.0
-"""By how many Lipschitz constants replacing a record moves a sum of gradients."""
-SENSITIVITIES = {Neighbouring.ZERO_OUT: 1.0, Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.REPLACE_ONE: REPLACEMENT}
-"""By how many clip norms (or Lipschitz constants) a neighbour moves a sum of gradients."""
 
 
 def step_contraction(step_size: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
@@ -190,20 +209,13 @@ def diameter_in_shifts(
     naming the argument. Source: the ratio D b/(eta L) of bok2024, section 4, constrained theorems.
     """
     shift = reals("step_size", step_size, above=0) * reals("lipschitz", lipschitz, above=0)
-    shift = shift * SENSITIVITIES[member("neighbouring", Neighbouring, neighbouring)]
+    shift = shift * MOVES[member("neighbouring", Neighbouring, neighbouring)]
     return (
         reals("diameter", diameter, above=0, infinite=True) * integers("batch_size", batch_size, at_least=1) / shift
     )[()]
 
 
 # The cheapest way to absorb a record's shifts into the noise of later steps: the problem behind shifted interpolation.
-#
-# Each use of the record moves two coupled runs apart by at most one unit; each step contracts their distance by c; an
-# auxiliary run absorbs a_k of the distance in step k, which costs a_k^2 in mu^2 (in units of the step's noise). A
-# distance can be absorbed only once it is there. With A_k the absorbed and S_k the present shift, both carried to the
-# last step by powers of c, and W_k = sum_{j<=k} c^(2(m-j)), the least cost is the energy sum (dA)^2/dW of the greatest
-# convex minorant of S over W. S is constant between uses, and over a periodic stretch its corners are concave, so four
-# segments suffice.
 
 _GRID = 400  # restarts looked at in one pass
 
@@ -215,14 +227,14 @@ def least_energy(
 
     At the restart the runs are `start` apart. Then come `uses` >= 0 uses, each `period` steps after the one before but
     the last, which comes `gap` in 1..period steps after it, and `tail` steps without the record. inf where start > 0
-    and no step is left. Arguments are not checked. Source: derived (module docstring); at start 0 and gap = period,
+    and no step is left. Arguments are not checked. Source: derived; see the module; at start 0 and gap = period,
     tail 0 it is mu^2 of bok2024, section 4: NoisyGD (period 1), Theorem 4.5.
     """
     uses, gap, tail = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (uses, gap, tail)))
     lengths, rises = _segments(contraction, uses, period, gap, tail, start)
     remaining = np.cumsum(lengths[::-1], axis=0)[::-1] - lengths
     log_squared = _log_squared(contraction)
-    terms = geometric(log_squared, np.float64(1 - contraction) * (1 + contraction), lengths)
+    terms = geometric(log_squared, (1 - contraction) * (1 + contraction), lengths)
     return _minorant_energy(exponential(power(log_squared, remaining)) * terms, rises)
 
 
@@ -238,7 +250,7 @@ def _segments(
     lengths = np.stack([first, regular, np.where(many, gap, 0.0), np.where(none, 0.0, tail + 1.0)])
     total = lengths.sum(axis=0)
     log_period, loss = power(log_factor, np.float64(period)), 1 - contraction ** np.float64(period)
-    train = geometric(log_period, np.float64(loss), np.where(many, uses - 2.0, 0.0))
+    train = geometric(log_period, loss, np.where(many, uses - 2.0, 0.0))
     rises = np.stack(
         [
             start * exponential(power(log_factor, total)),
@@ -442,7 +454,7 @@ def shuffled_delta(epsilon: float, places: LastUse, *, link: float, bound: str =
     if bound in ("shifted", "minimum"):
         logs["shifted"] = gaussian_dp.log_divergence(epsilon, places.shifted_mu)
     if bound in ("contraction", "minimum"):
-        log_link = gaussian_dp.log_divergence(epsilon, np.float64(link))
+        log_link = gaussian_dp.log_divergence(epsilon, link)
         logs["contraction"] = gaussian_dp.log_divergence(epsilon, places.used_mu) + power(log_link, places.tail)
     if not logs:
         raise ValueError(f"bound must be one of 'shifted', 'contraction', 'minimum', got {bound!r}")
@@ -459,20 +471,10 @@ def shuffled_epsilon(delta: float, places: LastUse, *, link: float, bound: str =
         spent = shuffled_delta(epsilon, places, link=link, bound=bound)
         return math.log(max(spent, 1e-300)) - math.log(delta)
 
-    if excess(0.0) <= 0:
-        return 0.0
-    highest = float(gaussian_dp.epsilon(delta, places.used_mu.max()))
-    if excess(highest) >= 0:
-        return highest
-    root = brentq(excess, 0.0, highest, xtol=1e-10)
-    return root if excess(root) <= 0 else min(highest, root + 1e-9)
+    return falling_zero(excess, float(gaussian_dp.epsilon(delta, places.used_mu.max())), xtol=1e-10)
 
 
 # The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step.
-#
-# A restart at distance z leaves `late` steps. Each spends a share of its noise's variance on hiding its part of z (a
-# Gaussian), and the rest on hiding whether and how the record took part (C_p of a Gaussian). Any number of late steps
-# and any share give a valid bound; both are searched for.
 
 LEAST_DELTA = 1e-10
 """Below it the rounding of the composed loss distribution is no longer far from delta."""
@@ -503,17 +505,17 @@ class UniformSteps:
         """Return the Gaussians of a restart `late` < steps steps before the end, with that share of the noise."""
         with np.errstate(divide="ignore"):
             log_factor = np.log(np.float64(self.contraction))
-        gap = np.float64(1 - self.contraction)
-        distance = min(
-            self.sensitivity * float(geometric(log_factor, gap, np.float64(self.steps - late))), self.diameter
-        )
-        spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), np.float64(late)))
+        gap = 1 - self.contraction
+        distance = min(self.sensitivity * float(geometric(log_factor, gap, self.steps - late)), self.diameter)
+        spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), late))
         shift = distance * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
-        return RestartSplit(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
+        return RestartSplit(
+            late, MOVES[Neighbouring.REPLACE_ONE] / (self.noise_multiplier * math.sqrt(1 - share)), shift
+        )
 
     def composition(self) -> RestartSplit:
         """Return all steps with all their noise: no amplification by hiding."""
-        return RestartSplit(self.steps, REPLACEMENT / self.noise_multiplier, 0.0)
+        return RestartSplit(self.steps, MOVES[Neighbouring.REPLACE_ONE] / self.noise_multiplier, 0.0)
 
 
 @dataclass(frozen=True)
@@ -546,14 +548,15 @@ def restart_epsilon(run: UniformSteps, delta: float) -> float:
     return split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta)
 
 
-def _start(run: UniformSteps, late: Array) -> tuple[int, int]:
+def _start(run: UniformSteps, late: NDArray[np.integer]) -> tuple[int, int]:
     """The place in the grid with the least mu by the central limit of C_p, at most that of full batches."""
     splits = [[run.split(int(count), float(share)) for share in _SHARES] for count in late]
     shift = np.array([[split.shift_mu for split in row] for row in splits])
     batch = np.array([[split.batch_mu for split in row] for row in splits])
     limit = tradeoff.clt_mu(run.sample_rate, late[:, None], 1 / batch)
     total = np.hypot(np.fmin(limit, batch * np.sqrt(late)[:, None]), shift)
-    return tuple(int(place) for place in np.unravel_index(np.argmin(total), total.shape))
+    row, column = np.unravel_index(np.argmin(total), total.shape)
+    return int(row), int(column)
 
 
 def _compass(cost: Callable[[int, int], float], start: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
@@ -565,7 +568,7 @@ def _compass(cost: Callable[[int, int], float], start: tuple[int, int], shape: t
             around = [(here[0] + di * leap, here[1] + dj * leap) for di, dj in ((1, 0), (-1, 0), (0, 1), (0, -1))]
             inside = [place for place in around if 0 <= place[0] < shape[0] and 0 <= place[1] < shape[1]]
             values = {place: cost(*place) for place in inside}
-            nearest = min(values, key=values.get)
+            nearest = min(values, key=values.__getitem__)
             moved = values[nearest] < best * (1 - 3e-4)
             if moved:
                 here, best = nearest, values[nearest]
@@ -587,12 +590,12 @@ def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cell
     if split.shift_mu > 0:
         laws.append((privacy_loss.gaussian_tails(split.shift_mu), 1))
     step, reaches = _grid(laws, cells)
-    pmf: PLDPmf | None = None
+    parts: list[PLDPmf] = []
     with np.errstate(over="ignore"):  # Chernoff bounds that overflow are left out; ratios of tails all but empty
         for (law, count), reach in zip(laws, reaches, strict=True):
             once = privacy_loss.connected_dots(law, step, reach)
-            part = once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS)
-            pmf = part if pmf is None else pmf.compose(part, tail_mass_truncation=_TAIL_MASS)
+            parts.append(once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS))
+        pmf = reduce(lambda one, other: one.compose(other, tail_mass_truncation=_TAIL_MASS), parts)
         return float(privacy_loss.PrivacyLoss.of(PrivacyLossDistribution(pmf)).epsilon(delta - _SLACK))
 
 
@@ -690,7 +693,7 @@ def last_iterate_epsilon(
     relation = member("neighbouring", Neighbouring, neighbouring)
     count = integer("steps", steps)
     per_epoch = _steps_per_epoch(kind, relation, records, batch_size)
-    sensitivity, short = SENSITIVITIES[relation], _short_batch(kind, records, batch_size)
+    sensitivity, short = MOVES[relation], _short_batch(kind, records, batch_size)
     smoothness = real("smoothness", smoothness, above=0)
     convexity = short * real("strong_convexity", strong_convexity, at_least=0, at_most=smoothness)
     diameter_over_shift = diameter_in_shifts(
@@ -708,7 +711,7 @@ def last_iterate_epsilon(
         short_batch=short,
     )
     bounds = _BOUNDS[kind](run) if count else {Bound.COMPOSITION: 0.0}
-    least = min(bounds, key=bounds.get)
+    least = min(bounds, key=bounds.__getitem__)
     return LastIterate(bounds[least], least, bounds)
 
 
@@ -739,7 +742,7 @@ def _in_order(run: _Run) -> dict[Bound, float]:
         diameter_over_shift=run.diameter,
         steps_per_epoch=run.steps_per_epoch,
     )
-    return {Bound.COMPOSITION: _composed(run), Bound.SHIFTED_INTERPOLATION: unamplified(mu, run.delta).epsilon}
+    return {Bound.COMPOSITION: _composed(run), Bound.SHIFTED_INTERPOLATION: unamplified(float(mu), run.delta).epsilon}
 
 
 def _shuffled(run: _Run) -> dict[Bound, float]:

@@ -1,4 +1,16 @@
-"""Privacy of silos (ISRL-DP): epsilon of what they send, their noise, and the rates of lowy2021 with their rounds."""
+"""Privacy of silos (ISRL-DP): epsilon of what they send, their noise, and the rates of lowy2021 with their rounds.
+
+Noise that each client adds in lowy2021, where no server is trusted, and the epsilon that it spends. Everywhere n =
+`records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client are neighbours when
+one record is replaced. The noise is added to the mean of a batch's K gradients.
+
+Rates of lowy2021 and the rounds with which its theorems reach them, equation by equation. Every rate is the text inside
+O(.), O~(.) or Omega~(.), with constant 1 and without the logarithms that a tilde hides: it says how a risk scales, not
+how large it is. L = `lipschitz` bounds the gradient of every record's loss, D = `radius` bounds |w|, mu =
+`strong_convexity`, beta = `smoothness`; M = `clients_per_round` is 1/E[1/M_r] and need not be whole, N = `clients`, n =
+`records` of one client, d = `features`. A number of rounds is real too: a run takes its ceiling. All arguments are
+above 0, delta below 1; arrays broadcast. Every function raises ValueError naming the argument.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +26,13 @@ from scipy.stats import binom
 from dpfl.accounting import gaussian_dp, poisson_gaussian
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import by_element, integer, integers, least_noise, real, reals
+from dpfl.accounting.numerics import Array, by_element, integer, integers, least_noise, real, reals
 from dpfl.accounting.privacy_profiles import composed_epsilon, pair_epsilon_below
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
 
 # Noise that each client adds in lowy2021, where no server is trusted, and the epsilon that it spends.
-#
-# Everywhere n = `records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client
-# are neighbours when one record is replaced. The noise is added to the mean of a batch's K gradients.
 
-Array = NDArray[np.float64]
 _LOST = 1e-6
 """Share of delta that cutting the privacy loss at its upper end may cost."""
 _REACH, _OUTCOMES = 12.0, 100_001
@@ -247,8 +255,10 @@ def _sampled_epsilon(drawn: _Once | _Multiplicity, move: float, steps: int, delt
     while profile(np.array([largest]))[0] > lost:
         largest *= 2
     if profile(np.zeros(1))[0] > lost:
+        # As `zero_between`; the training digests keep this text until the runs are trained anew.
         largest = (
-            brentq(lambda x: math.log(max(profile(np.array([x]))[0], 1e-300) / lost), 0.0, largest, xtol=1e-4) + 1e-3
+            brentq(lambda x: math.log(max(profile(np.array([x]))[0], 1e-300) / lost), 0.0, largest, xtol=1e-4)  # pyright: ignore[reportOperatorIssue]
+            + 1e-3
         )
     return composed_epsilon(profile, largest=largest, steps=steps, delta=delta)
 
@@ -319,13 +329,6 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
 
 
 # Rates of lowy2021 and the rounds with which its theorems reach them, equation by equation.
-#
-# Every rate is the text inside O(.), O~(.) or Omega~(.), with constant 1 and without the logarithms that a tilde hides:
-# it says how a risk scales, not how large it is. L = `lipschitz` bounds the gradient of every record's loss, D =
-# `radius` bounds |w|, mu = `strong_convexity`, beta = `smoothness`; M = `clients_per_round` is 1/E[1/M_r] and need not
-# be whole, N = `clients`, n = `records` of one client, d = `features`. A number of rounds is real too: a run takes its
-# ceiling. All arguments are above 0, delta below 1; arrays broadcast. Every function raises ValueError naming the
-# argument.
 
 
 def iid_convex_rate(

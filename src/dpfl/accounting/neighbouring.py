@@ -21,6 +21,11 @@ class Neighbouring(StrEnum):
     """One record's contribution becomes zero, the size stays: a clipped sum moves by at most the clip norm."""
 
 
+MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
+"""By how many norm bounds of a record's contribution a sum moves from a data set to its neighbour, which has the same
+batches."""
+
+
 # Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer.
 
 

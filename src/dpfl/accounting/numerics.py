@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 # Checks of the arguments of the accounting functions: a wrong one is named, never turned into NaN.
 
+Array = NDArray[np.float64]
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -24,7 +25,7 @@ def reals(
     at_most: float | None = None,
     below: float | None = None,
     infinite: bool = False,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return `value` as a float64 array after checking every element.
 
     `infinite` allows +inf (never NaN); the other keywords are bounds. Truth values, texts and complex numbers are
@@ -54,7 +55,17 @@ def reals(
     return array
 
 
-def real(name: str, value: ArrayLike, **bounds) -> float:
+class Bounds(TypedDict, total=False):
+    """The bounds of `reals`, as keywords."""
+
+    at_least: float | None
+    above: float | None
+    at_most: float | None
+    below: float | None
+    infinite: bool
+
+
+def real(name: str, value: ArrayLike, **bounds: Unpack[Bounds]) -> float:
     """Return `value` as one float; the bounds are those of `real`. Raises ValueError naming the argument."""
     array = reals(name, value, **bounds)
     if array.ndim:
@@ -62,7 +73,7 @@ def real(name: str, value: ArrayLike, **bounds) -> float:
     return float(array)
 
 
-def integers(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
+def integers(name: str, value: ArrayLike, **bounds: Unpack[Bounds]) -> Array:
     """Return `value` as a float64 array of integers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
 
     Raises ValueError naming the argument and its first offending element.
@@ -91,7 +102,7 @@ def member(name: str, kind: type[Choice], value: str) -> Choice:
 # Functions of single numbers (a root search, a convolution) offered over arrays.
 
 
-def by_element(function: Callable[..., float], **arguments: ArrayLike) -> float | NDArray[np.float64]:
+def by_element(function: Callable[..., float], **arguments: ArrayLike) -> float | Array:
     """Call `function` with keywords on every element of the broadcast `arguments`.
 
     Returns a float for scalar arguments, else a float64 array of the broadcast shape. `function` names and
@@ -110,9 +121,7 @@ def by_element(function: Callable[..., float], **arguments: ArrayLike) -> float 
 # Zeros of monotone functions: element by element over arrays, and by few evaluations where one takes seconds.
 
 
-def root(
-    function: Callable[..., NDArray[np.float64]], lower: ArrayLike, upper: ArrayLike, *arguments: ArrayLike
-) -> NDArray[np.float64]:
+def root(function: Callable[..., Array], lower: ArrayLike, upper: ArrayLike, *arguments: ArrayLike) -> Array:
     """Return the zero of the monotone `function(x, *arguments)` in x between `lower` and `upper`.
 
     Everything broadcasts; `function` is called with 1-D arrays and answers element by element. Bracketing
@@ -134,6 +143,47 @@ def root(
     return zero.reshape(shape)
 
 
+def zero_between(
+    function: Callable[[float], float],
+    low: float,
+    high: float,
+    *,
+    xtol: float = 2e-12,
+    rtol: float = 4 * float(np.finfo(np.float64).eps),
+    looks: int = 100,
+    settled: bool = True,
+) -> float:
+    """Return a zero of `function`, whose signs at `low` and `high` differ: to `xtol` plus `rtol` times its size.
+
+    By Brent's method, with `looks` at the function at most; where these are not enough, the last one where it need not
+    have `settled`. Raises ArithmeticError where it must. Source: brent1973, chapter 4.
+    """
+    from scipy.optimize import root_scalar  # see `root`
+
+    found = root_scalar(function, bracket=(low, high), method="brentq", xtol=xtol, rtol=rtol, maxiter=looks)
+    if settled and not found.converged:
+        raise ArithmeticError(f"no zero was found between {low} and {high} in {looks} looks")
+    return float(found.root)
+
+
+def falling_zero(excess: Callable[[float], float], highest: float, *, xtol: float) -> float:
+    """Return the least x in [0, `highest`] from where the falling `excess` is at most 0, or up to `xtol` more.
+
+    0 where it never is above 0, and `highest` where it is not below 0 even there. Source: `zero_between`.
+    """
+    if excess(0.0) <= 0:
+        return 0.0
+    if excess(highest) >= 0:
+        return highest
+    zero = zero_between(excess, 0.0, highest, xtol=xtol)
+    return zero if excess(zero) <= 0 else min(highest, zero + 10 * xtol)
+
+
+def binned(index: NDArray[np.integer], masses: Array, bins: int) -> Array:
+    """Return the sums of the `masses` with index 0, 1, ..., `bins` - 1, shape (bins,)."""
+    return np.bincount(index, masses, bins).astype(np.float64, copy=False)
+
+
 def least_noise(
     excess: Callable[[float], float],
     start: float,
@@ -151,8 +201,8 @@ def least_noise(
     """Return x in [`low`, `high`] where the falling `excess` is in [-`room`, 0]: the least noise but for `room`.
 
     `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
-    steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none `longer` than that, no
-    slope flatter than `flattest`, a step of 1 where the excess is infinite and `longest` too; halving where a step
+    steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none over `longest`, no slope
+    flatter than `flattest`, a step of 1 where the excess is infinite and `longest` too; halving where a step
     leaves the bracket. Returns `low` where even that is not in excess, the least x found in no excess after `tries`
     looks or where the bracket has no number inside, and None where there is none (`known`: there is one, at `high`).
     Source: the secant rule.
@@ -182,9 +232,6 @@ def least_noise(
     return safe
 
 
-Array = NDArray[np.float64]
-
-
 # Checked arguments and stable ratios of them, shared by the modules of this package.
 
 
@@ -201,14 +248,14 @@ def ratio(numerator: ArrayLike, *divisors: ArrayLike) -> Array:
     with np.errstate(over="ignore", under="ignore"):
         for divisor in divisors:
             numerator = np.divide(numerator, divisor)
-    return numerator
+    return numerator  # pyright: ignore[reportReturnType]  # there is a divisor, so it is an array
 
 
-def power(log_base: Array, exponent: Array) -> Array:
+def power(log_base: ArrayLike, exponent: ArrayLike) -> Array:
     """exponent * log_base with 0 * (-inf) = 0: the logarithm of base^exponent, an empty product being 1."""
     product = np.zeros(np.broadcast(log_base, exponent).shape)
     with np.errstate(over="ignore"):
-        return np.multiply(log_base, exponent, out=product, where=exponent != 0)
+        return np.multiply(log_base, exponent, out=product, where=np.not_equal(exponent, 0))
 
 
 def probability(log_value: Array) -> Array:

@@ -23,14 +23,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtri_exp
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.composition import UNIT, Cells, LossPart, LossSearch
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import integer, member, real, reals
+from dpfl.accounting.numerics import Array, binned, integer, member, real, reals, zero_between
 
 # Privacy profiles of one Gaussian step on a sample: the delta at each epsilon, in closed form.
 
@@ -84,7 +83,6 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
     return np.minimum(weight * theta(np.maximum(inner, 0.0), mu), 1.0)[()]
 
 
-Array = NDArray[np.float64]
 Order = Literal["remove", "add", "replace"]
 
 LEAST_DELTA = 1e-290
@@ -184,7 +182,7 @@ def epsilon_interval(
     are within some 1e-5 of each other, relative, up to a million steps, further apart where delta is so small that one
     draw of the record decides; rounding is bounded and counted in. `upper` is never above what the same noise spends
     without sampling.
-    Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `loss_composition` (optimistic
+    Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `composition` (optimistic
     grid); without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
     Raises ValueError naming the argument.
     """
@@ -267,7 +265,7 @@ def _crossing(falling: Callable[[float], float], low: float, high: float) -> flo
         return low
     if falling(high) >= 0:
         return high
-    return float(brentq(lambda x: max(falling(x), -1e4), low, high, xtol=1e-300, rtol=1e-14))
+    return zero_between(lambda x: max(falling(x), -1e4), low, high, xtol=1e-300, rtol=1e-14)
 
 
 def _quadrature(mesh: Array) -> tuple[Array, Array]:
@@ -281,7 +279,10 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
     bulk, origin = _bulk(step, interval)
     low, high = float(step.loss(np.array(-far))), float(step.loss(np.array(far)))
     first = min(-1, math.floor((low - origin) / interval))
-    grid = origin + (first + np.arange(max(3, math.ceil((high - origin) / interval) - first + 1))) * interval
+    grid = (
+        origin
+        + (first + np.arange(max(3, math.ceil((high - origin) / interval) - first + 1), dtype=np.float64)) * interval
+    )
     edges = np.clip(step.place(grid), -far, far)
     edges[0], edges[-1] = -far, far
     mesh = np.sort(np.concatenate([edges, step.mesh(-far, far), [-bulk, bulk]]))
@@ -293,13 +294,13 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
     share = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
     above, below = np.sum(weights * share, axis=1), np.sum(weights * (1 - share), axis=1)
     inside, cells = np.abs(middles) < bulk, grid.size - 1
-    merged = [np.bincount(owner[inside], part[inside], cells)[-first - 1 : -first + 1] for part in (below, above)]
+    merged = [binned(owner[inside], part[inside], cells)[-first - 1 : -first + 1] for part in (below, above)]
     above[inside] = below[inside] = 0.0
     return Cells(
         float(grid[0]),
         interval,
-        np.bincount(owner, below, cells),
-        np.bincount(owner, above, cells),
+        binned(owner, below, cells),
+        binned(owner, above, cells),
         lost,
         (merged[0][0], merged[0][1] + merged[1][0], merged[1][1]),
         -first,

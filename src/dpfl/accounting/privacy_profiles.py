@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpfl.accounting.composition import Cells, LossPart, LossSearch
-
-Array = NDArray[np.float64]
+from dpfl.accounting.numerics import Array, binned
 
 _LOOKED_AT = 20_000  # places of the profile from which tilt and grid are chosen
 
@@ -42,7 +40,7 @@ def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float
 
     An outcome has probability `masses`[i] > 0, shape (k,), and the loss `losses`[i], ascending; outcomes may be merged
     or left out; a single one has loss 0 or less. Guarantee: the product is not (e, `delta`)-DP for any e below the
-    answer. Source: `loss_composition`.
+    answer. Source: `composition` (`optimistic`).
     """
     if losses[-1] <= 0:
         return 0.0
@@ -57,7 +55,7 @@ def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float
 def _search(cells: Callable[[float], Cells], coarse: Cells, steps: int, delta: float) -> LossSearch:
     """Return the search whose tilt and grid are chosen from the `coarse` cells."""
     masses = coarse.masses()
-    losses = coarse.origin + np.arange(masses.size) * coarse.step
+    losses = coarse.origin + np.arange(masses.size, dtype=np.float64) * coarse.step
     support = masses > 0
     return LossSearch([LossPart(cells, losses[support], np.log(masses[support]), steps)], delta)
 
@@ -65,7 +63,7 @@ def _search(cells: Callable[[float], Cells], coarse: Cells, steps: int, delta: f
 def _of_profile(profile: Callable[[Array], Array], largest: float, count: int) -> Cells:
     """Connect the dots of a profile at `count` + 1 even places, and at their mirror images below 0."""
     step = largest / count
-    losses = np.arange(count + 1) * step
+    losses = np.arange(count + 1, dtype=np.float64) * step
     deltas = np.minimum.accumulate(np.clip(profile(losses), 0.0, 1.0))
     falls = np.append(-np.diff(deltas) / math.expm1(step), 0.0)
     above = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
@@ -82,6 +80,4 @@ def _of_outcomes(losses: Array, masses: Array, step: float) -> Cells:
     owner = np.minimum(((losses - losses[0]) / step).astype(np.int64), count - 1)
     ahead = losses - losses[0] - owner * step
     above = masses * np.clip(np.expm1(-ahead) / math.expm1(-step), 0.0, 1.0)
-    return Cells(
-        float(losses[0]), step, np.bincount(owner, masses - above, count), np.bincount(owner, above, count), 0.0
-    )
+    return Cells(float(losses[0]), step, binned(owner, masses - above, count), binned(owner, above, count), 0.0)

@@ -1,4 +1,29 @@
-"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1)."""
+"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1).
+
+Privacy gained when a trusted shuffler permutes the clients' reports before anyone reads them. The clones bound any
+local randomiser by its epsilon alone, and the blanket bounds a Gaussian one by its whole law. The published closed
+forms come last, with their conditions.
+
+E[(X_1 + ... + X_n)_+] of independent copies of a discrete law, by convolution, erring upwards. The mean of a convex
+function can only grow when values are spread to their neighbours on a grid, keeping their mean: every discretisation
+here is such a spreading. Heavy tails would need a grid both wide and fine. So the few values beyond a threshold are
+taken apart, and the sum is over how many of them occur; and a sum of many values is built from blocks, on a grid that
+grows coarser with them.
+
+The privacy blanket of shuffled Gaussian reports: the part of their law that is independent of the input. With noise of
+deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density gamma w(y) = inf_x R_x(y) =
+phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
+
+    delta(epsilon) <= E[(sum_{i<=m} L(W_i))_+] / (gamma n),   L = (R_x - e^epsilon R_x') / w,   W_i ~ w,
+
+balle2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and R_x'/w the same with -y_1. The sum's
+law is the n-fold convolution of "0, or L with probability gamma".
+
+Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler. The
+server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
+(dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the noise
+is calibrated by the blanket of the other clients' messages.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +35,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.fft import fftshift, ifftshift, irfft, rfft
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp, ndtr
 from scipy.stats import binom
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.numerics import by_element, integer, integers, least_noise, real, reals
+from dpfl.accounting.numerics import (
+    Array,
+    binned,
+    by_element,
+    integer,
+    integers,
+    least_noise,
+    real,
+    reals,
+    zero_between,
+)
 from dpfl.accounting.privacy_profiles import composed_epsilon
 
 # Privacy gained when a trusted shuffler permutes the clients' reports before anyone reads them.
-#
-# The clones bound any local randomiser by its epsilon alone, and the blanket bounds a Gaussian one by its whole law.
-# The published closed forms come last, with their conditions.
 
 __all__ = [
     "blanket_delta",
@@ -34,13 +66,7 @@ __all__ = [
 
 
 # E[(X_1 + ... + X_n)_+] of independent copies of a discrete law, by convolution, erring upwards.
-#
-# The mean of a convex function can only grow when values are spread to their neighbours on a grid, keeping their
-# mean: every discretisation here is such a spreading. Heavy tails would need a grid both wide and fine. So the few
-# values beyond a threshold are taken apart, and the sum is over how many of them occur; and a sum of many values
-# is built from blocks, on a grid that grows coarser with them.
 
-Array = NDArray[np.float64]
 Law = tuple[Array, Array]  # values and their masses
 
 _LARGE_EXPECTED = 0.03  # how many of the n values are large, on average, at most
@@ -77,8 +103,8 @@ class _Lattice(NamedTuple):
         floor = np.floor(places)
         upper = law[1] * (places - floor)
         index = floor.astype(np.int64)
-        masses = np.bincount(index % self.size, law[1] - upper, self.size)
-        masses += np.bincount((index + 1) % self.size, upper, self.size)
+        masses = binned(index % self.size, law[1] - upper, self.size)
+        masses += binned((index + 1) % self.size, upper, self.size)
         masses[0] += rest
         return masses
 
@@ -115,7 +141,7 @@ def positive_part(values: Array, masses: Array, n: int, *, negligible: float, fi
     bulk, one = _transforms(lattice, levels, few, n - most, rest)
     sums, combinations = large, float(n)
     for count in range(1, most + 1):
-        law = irfft(bulk * _power(one, most - count), lattice.size)
+        law = np.asarray(irfft(bulk * _power(one, most - count), lattice.size))
         chance = combinations * float(sums[1].sum())
         term = combinations * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
         total += term
@@ -179,7 +205,7 @@ def _without_large(lattice: _Lattice, levels: int, law: Law, n: int, largest: fl
     tilt = min(_TILTS, key=lambda k: rest + float(few[1] @ np.exp(k / largest * few[0]))) / largest
     log_mass = math.log(rest + float(law[1] @ np.exp(tilt * law[0])))
     bulk, _ = _transforms(lattice, levels, law, n, rest, tilt, log_mass)
-    masses = irfft(bulk, lattice.size)
+    masses = np.asarray(irfft(bulk, lattice.size))
     places = lattice.step * np.arange(lattice.size // 2)
     gains = places * np.exp(n * log_mass - tilt * places)
     rounding = _ROUNDING * n * float(np.linalg.norm(masses)) * float(gains.max())
@@ -197,14 +223,14 @@ def _transforms(
     for level in (*range(levels, 0, -2), 0):
         finer = _Lattice(lattice.step / 2**level, lattice.size)
         places = finer.step * ifftshift(np.arange(-(finer.size // 2), finer.size // 2))
-        one = rfft(finer.spread(law, rest) * np.exp(np.minimum(tilt * places, 700.0) - log_mass))
+        one = np.asarray(rfft(finer.spread(law, rest) * np.exp(np.minimum(tilt * places, 700.0) - log_mass)))
         if level == levels:
             bulk = _power(one, n >> 2 * level)
             continue
-        masses, block = irfft(bulk, lattice.size), 4 ** (ahead - level)
+        masses, block = np.asarray(irfft(bulk, lattice.size)), 4 ** (ahead - level)
         for halvings in range(ahead, level, -1):
             masses = _on_double_step(masses, math.exp(tilt * lattice.step / 2**halvings))
-        bulk = _power(rfft(masses), block) * _power(one, (n >> 2 * level) & (block - 1))
+        bulk = _power(np.asarray(rfft(masses)), block) * _power(one, (n >> 2 * level) & (block - 1))
         ahead = level
     return bulk, one
 
@@ -247,7 +273,7 @@ def _on_growing_steps(law: Law, threshold: float, side: int) -> Law:
     places = scale * np.sinh(np.linspace(-widest, widest, 2 * side + 1))
     index = np.clip(np.searchsorted(places, law[0], side="right") - 1, 0, 2 * side - 1)
     upper = law[1] * (law[0] - places[index]) / (places[index + 1] - places[index])
-    masses = np.bincount(index, law[1] - upper, places.size) + np.bincount(index + 1, upper, places.size)
+    masses = binned(index, law[1] - upper, places.size) + binned(index + 1, upper, places.size)
     return places[masses > 0], masses[masses > 0]
 
 
@@ -322,7 +348,7 @@ def _ball(radius: float, dimension: int) -> Blanket:
         (blanket.max(axis=0) > _NEGLIGIBLE_DENSITY) | (report.max(axis=0) > _NEGLIGIBLE_DENSITY * report.max())
     )
     ends = points[[max(support[0] - 1, 0), min(support[-1] + 1, points.size - 1)]] * (support[0] > 0, 1)
-    points, weights = _quadrature(np.linspace(*ends, _SIDE + 1))
+    points, weights = _quadrature(np.linspace(ends[0], ends[1], _SIDE + 1))
     masses = (_density(points, radius, dimension) * np.outer(weights, weights)).ravel()
     weight = _ball_weight(radius, dimension)
     ratio = weight * np.exp(radius * points**2)
@@ -354,16 +380,10 @@ def _ball_weight(radius: float, dimension: int) -> float:
     low, high = max(0.0, mode - _REACH), mode + _REACH
     lengths = (low + high) / 2 + (high - low) / 2 * nodes
     logs = (dimension - 1) * np.log(lengths) - (lengths + radius) ** 2 / 2 + np.log(weights * (high - low) / 2)
-    return math.exp(float(logsumexp(logs)) + (1 - dimension / 2) * math.log(2) - gammaln(dimension / 2))
+    return math.exp(float(np.asarray(logsumexp(logs))) + (1 - dimension / 2) * math.log(2) - gammaln(dimension / 2))
 
 
 # The privacy blanket of shuffled Gaussian reports: the part of their law that is independent of the input.
-#
-# With noise of deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density
-# gamma w(y) = inf_x R_x(y) = phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
-#     delta(epsilon) <= E[(sum_{i<=m} L(W_i))_+] / (gamma n),   L = (R_x - e^epsilon R_x') / w,   W_i ~ w,
-# balle2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and
-# R_x'/w the same with -y_1. The sum's law is the n-fold convolution of "0, or L with probability gamma".
 
 # A coarse lattice for the search and a fine one for what it finds.
 _COARSE, _FINE = Fineness(1e-5, 1 << 15, 60), Fineness(4e-7, 1 << 18, 400)
@@ -479,7 +499,7 @@ def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> flo
         low, high = high, min(1.5 * high, local)
     if low == 0 and excess(0.0) <= 0:
         return 0.0
-    epsilon = brentq(excess, low, high, xtol=1e-12, rtol=1e-4)
+    epsilon = zero_between(excess, low, high, xtol=1e-12, rtol=1e-4)
     slope = min((excess(epsilon * 1.001) - excess(epsilon)) / (epsilon * 0.001), -1e-9)
     for attempt in range(12):
         error, room = excess(epsilon, _FINE), 1e-6 * 4.0 ** max(0, attempt - 2)  # more room where rounding is felt
@@ -631,8 +651,8 @@ def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) ->
     if divergence(nearly) > delta:
         return epsilon0
     # To a share of epsilon however small it is; the answer is past what the search may have stopped short of.
-    result = brentq(
-        lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-300, rtol=1e-12, maxiter=1000
+    result = zero_between(
+        lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-300, rtol=1e-12, looks=1000
     )
     return min(epsilon0, result * (1 + 2e-12))
 
@@ -649,7 +669,7 @@ def _epsilon_with_failures(n: int, epsilon0: float, delta: float, delta0: float)
         return 0.0
     room = min(math.expm1(epsilon0), delta / failures - 2)
     feasible = _nonpositive_point(excess, room) if room > 0 else None
-    return epsilon0 if feasible is None else math.log1p(brentq(excess, 0.0, feasible, xtol=1e-14, rtol=1e-12))
+    return epsilon0 if feasible is None else math.log1p(zero_between(excess, 0.0, feasible, xtol=1e-14, rtol=1e-12))
 
 
 def _nonpositive_point(convex: Callable[[float], float], top: float) -> float | None:
@@ -716,10 +736,6 @@ def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> t
 
 
 # Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
-#
-# The server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
-# (dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the
-# noise is calibrated by the blanket of the other clients' messages.
 
 _POINTS = 11
 """Places where the profile of one round is computed; the chords between them are above it."""
@@ -781,14 +797,14 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     Source: `epsilon`, solved for the noise.
     """
     target = real("target_epsilon", target_epsilon, above=0)
-    counts = {"clients": clients, "rounds": rounds, "dimension": dimension}
-    run = {name: integer(name, count, at_least=1) for name, count in counts.items()}
-    run["delta"] = real("delta", delta, above=0, below=1)
-    local = local_noise_multiplier(epsilon=target, delta=run["delta"], rounds=run["rounds"])
-    start = math.log(min(local, 1.3 * local / math.sqrt(run["clients"])))
+    clients, rounds = integer("clients", clients, at_least=1), integer("rounds", rounds, at_least=1)
+    dimension, delta = integer("dimension", dimension, at_least=1), real("delta", delta, above=0, below=1)
+    local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
+    start = math.log(min(local, 1.3 * local / math.sqrt(clients)))
 
     def excess(log_noise: float) -> float:
-        spent = epsilon(noise_multiplier=math.exp(log_noise), **run)
+        noise = math.exp(log_noise)
+        spent = epsilon(noise_multiplier=noise, clients=clients, rounds=rounds, delta=delta, dimension=dimension)
         return math.log(spent / target) if spent > 0 else -math.inf
 
     result = least_noise(

@@ -1,4 +1,11 @@
-"""Privacy statement of a run: an epsilon with everything that it depends on."""
+"""Privacy statement of a run: an epsilon with everything that it depends on.
+
+Mechanisms: the noise that hides a record in a release, as frozen objects that know their accountants. A mechanism and a
+sampler (dpfl.accounting.samplers) together say what one step releases; `guarantee` states what is proven of `steps` of
+them, and what no proof can beat. `encode` writes either as JSON for a column of a table, so that a check of a statement
+reads the object and no prose; `str` is for people. Everywhere `noise_multiplier` is the noise's standard deviation over
+the norm bound of one record's contribution.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +13,16 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpfl.accounting import gaussian_dp, local_privacy, shuffling
 from dpfl.accounting.guarantees import Guarantee, guarantee
-from dpfl.accounting.neighbouring import Neighbouring, Observer
+from dpfl.accounting.neighbouring import MOVES, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
+from dpfl.accounting.sampler_accountants import sample_rate
 from dpfl.accounting.samplers import (
-    BallsInBins,
     FixedBatches,
     FullBatch,
-    Poisson,
     Sampler,
     ShuffledEpochs,
     WithReplacement,
@@ -24,23 +30,18 @@ from dpfl.accounting.samplers import (
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 
 # Mechanisms: the noise that hides a record in a release, as frozen objects that know their accountants.
-#
-# A mechanism and a sampler (dpfl.accounting.samplers) together say what one step releases; `guarantee` states what is
-# proven of `steps` of them, and what no proof can beat. `encode` writes either as JSON for a column of a table, so that
-# a check of a statement reads the object and no prose; `str` is for people.
-# Everywhere `noise_multiplier` is the noise's standard deviation over the norm bound of one record's contribution.
-
-MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
-"""By how many norm bounds a sum moves from a data set to its neighbour, which has the same batches."""
 
 
 class Mechanism(Protocol):
-    """One step's noise."""
+    """One step's noise: a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return what is proven of `steps` steps at `delta`; raises ValueError naming an argument out of range."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -169,18 +170,6 @@ class Segmented:
 def encode(part: Mechanism | Sampler) -> str:
     """Return a mechanism or a sampler as JSON: its kind and its fields."""
     return json.dumps({"kind": type(part).__name__, **asdict(part)})
-
-
-def sample_rate(sampler: Sampler) -> float:
-    """Return the share of the records that a step uses on average, 0 to 1.
-
-    Source: elementary, expected batch size over records.
-    """
-    if isinstance(sampler, Poisson):
-        return sampler.sample_rate
-    if isinstance(sampler, BallsInBins):
-        return 1.0 / sampler.steps_per_epoch
-    return 1.0 if isinstance(sampler, FullBatch) else min(1.0, sampler.batch_size / sampler.records)
 
 
 def _nothing(why: str) -> Guarantee:

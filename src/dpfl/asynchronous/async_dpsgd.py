@@ -70,8 +70,8 @@ class ClientPrivacy:
     """Batches, noise and budget of one cell, checked.
 
     sigma: the noise of a round over the sensitivity of its sum to the neighbouring relation, 2 clip_norm for
-    REPLACE_ONE and clip_norm for ZERO_OUT; None where it has to meet `epsilon` (infinite: no privacy, no clipping)
-    if used as `budget` says, which is `strategy` itself but for one that may spend more.
+    REPLACE_ONE and clip_norm for ZERO_OUT; None where it has to meet `epsilon` (infinite: no noise, clipped alike) if
+    used as `budget` says, which is `strategy` itself but for one that may spend more.
     preparation_share: the part of epsilon that the inputs' preparation alone may spend.
     `records` is public: sample rate and number of rounds follow from it, so no statement is made for ADD_OR_REMOVE.
     """
@@ -363,17 +363,17 @@ def train(
     digest = _digest(job, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[list[dict[str, Any]]] = restored["finished"] if restored else []
-    jobs = [(seed, cells) for seed in job.seeds for cells in stacks.values()]
-    sizes = [plans[cells[0]].clients * plans[cells[0]].posture.rounds for _, cells in jobs]
+    tasks = [(seed, cells) for seed in job.seeds for cells in stacks.values()]
+    sizes = [plans[cells[0]].clients * plans[cells[0]].posture.rounds for _, cells in tasks]
     tick = step_counter(progress, sum(sizes), sum(sizes[: len(finished)]))
-    for seed, cells in jobs[len(finished) :]:
+    for seed, cells in tasks[len(finished) :]:
         noise = calibration["noise_multiplier"].to_numpy()[cells]
         finished.append(_stack([plans[place] for place in cells], noise, data, inputs, seed, tick))
         if checkpoint:
             checkpoints.save(checkpoint, {"finished": finished}, digest)
     results = {
         (index, seed): result
-        for (seed, cells), stack in zip(jobs, finished, strict=True)
+        for (seed, cells), stack in zip(tasks, finished, strict=True)
         for index, result in zip(cells, stack, strict=True)
     }
     noise = calibrated(calibration, job.cells)
@@ -476,7 +476,7 @@ def _postures(plans: list[AsyncCell], noise: np.ndarray) -> NoiseSchedule:
         stds = multiplier * strategy.noise(own.course) * strategy.sum_noise * clip_norms
         columns.append(
             (
-                clip_norms if own.private else np.full(own.rounds, np.inf),
+                clip_norms,
                 stds,
                 np.where(stds > 0, strategy.arsinh_scale * np.where(stds > 0, stds, 1.0), np.inf),
                 step_sizes(plan.learning_rate, plan.step_decay, own.course),

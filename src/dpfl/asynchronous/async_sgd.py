@@ -190,7 +190,7 @@ class _Executor:
         tick: Callable[[], None],
         observe: Observer | None,
         uses: dict[int, int] | None,
-    ):
+    ) -> None:
         self.federation, self.postures, self.tick, self.observe = federation, postures, tick, observe
         inputs = federation.train[0]
         parameters = {name: value.detach() for name, value in federation.module.named_parameters()}

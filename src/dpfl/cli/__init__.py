@@ -21,6 +21,7 @@ if PIPELINE:
         paper_commands,
         provenance_commands,
         report_commands,
+        results_commands,
         training_commands,
         workflow_commands,
     )

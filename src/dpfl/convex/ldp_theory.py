@@ -312,8 +312,16 @@ class TheoryCell(Settings):
     def stack_key(self) -> tuple:
         """Return what runs must share to be trained as one stack: linear losses may differ in their signal alone."""
         alike = replace(self.problem, signal=1e-9) if self.problem.kind is Kind.LINEAR else self.problem
-        own = (self.algorithm, self.risk, self.steps, self.participation, self.repetitions, self.sharpness)
-        return (alike, *own, self.batch_size)
+        own = (
+            self.algorithm,
+            self.risk,
+            self.steps,
+            self.participation,
+            self.repetitions,
+            self.sampling,
+            self.batch_size,
+        )
+        return (alike, *own, self.sharpness_number)
 
     def gradient_deviation(self, noise_multiplier: float) -> float:
         """Return V, the root of the mean squared deviation of a round's gradient: noise, records and clients drawn.

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from dpfl.accounting.contraction.pnsgd import Law, calibrated_scale, worst_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, NoisyPass, calibrated_scale, worst_epsilon
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import ShuffledEpochs
 from dpfl.accounting.statements import Gaussian, Laplace, PrivacyStatement
@@ -197,7 +197,7 @@ class PnsgdCell(Settings):
 
     @property
     def accounting(self) -> dict[str, Any]:
-        """The keywords of dpfl.accounting.contraction.pnsgd, the scale apart."""
+        """The fields of the pass for the contraction analysis."""
         return {
             "n": self.users,
             "law": self.law,
@@ -224,7 +224,7 @@ def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
         check_records(description, chosen.users)
         scale = 0.0
         if is_private(cell):
-            scale = calibrated_scale(chosen.epsilon, chosen.delta, **chosen.accounting)
+            scale = calibrated_scale(chosen.epsilon, chosen.delta, NoisyPass(**chosen.accounting))
         columns = _privacy(chosen, scale)
         noise = {"scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"]}
         rows.append({**as_columns(cell), **noise, **columns})
@@ -311,5 +311,5 @@ def _privacy(chosen: PnsgdCell, scale: float) -> dict[str, Any]:
     )
     last_model = math.inf
     if scale > 0:
-        last_model = worst_epsilon(chosen.delta, scale=scale, **chosen.accounting)
+        last_model = worst_epsilon(chosen.delta, NoisyPass(**chosen.accounting), scale=scale)
     return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": last_model}

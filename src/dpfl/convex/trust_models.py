@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from dpfl.accounting import shuffling
-from dpfl.accounting.contraction.federated import release_epsilon, release_sigma
+from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon, release_sigma
 from dpfl.accounting.local_privacy import composed_sigma
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, Sampling, ShuffledEpochs
@@ -253,9 +253,8 @@ def noise_std(plan: TrustCell) -> float:
     """
     if math.isinf(plan.epsilon):
         return 0.0
-    budget = {"epsilon": plan.epsilon, "delta": plan.delta}
     if plan.algorithm in ONE_PASS:
-        return release_sigma(**budget, **_release(plan)) / math.sqrt(plan.size)
+        return release_sigma(plan.epsilon, plan.delta, _release(plan)) / math.sqrt(plan.size)
     if plan.algorithm in FULL_BATCH:
         shuffles = plan.algorithm is TrustAlgorithm.SHUFFLED
         multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, plan.clients, plan.dimension)
@@ -277,7 +276,7 @@ def privacy(plan: TrustCell, noise_std: float) -> dict[str, Any]:
         multiplier = noise_std * math.sqrt(plan.holders) * plan.records / LIPSCHITZ
     last_model = math.nan if noise_std > 0 else math.inf
     if plan.algorithm in ONE_PASS and noise_std > 0:
-        last_model = release_epsilon(plan.delta, sigma=noise_std * math.sqrt(plan.size), **_release(plan))
+        last_model = release_epsilon(plan.delta, _release(plan), sigma=noise_std * math.sqrt(plan.size))
     statement = PrivacyStatement.of(
         ShuffledGaussian(plan.clients, plan.dimension) if plan.algorithm is TrustAlgorithm.SHUFFLED else Gaussian(),
         plan.sampler,
@@ -326,18 +325,18 @@ def _message_multiplier(
     return shuffling.noise_multiplier(target_epsilon=epsilon, **run)
 
 
-def _release(plan: TrustCell) -> dict[str, Any]:
-    """Return the keywords of the contraction analysis that a one-pass plan fixes."""
-    return {
-        "n": plan.users,
-        "m": plan.size,
-        "eta": plan.step,
-        "lipschitz": LIPSCHITZ,
-        "radius": plan.radius,
-        "smoothness": CURVATURE + plan.regularisation,
-        "strong_convexity": plan.regularisation,
-        "first_stop": plan.users // plan.size,
-    }
+def _release(plan: TrustCell) -> FederatedRelease:
+    """Return a one-pass plan as the contraction analysis takes it."""
+    return FederatedRelease(
+        n=plan.users,
+        m=plan.size,
+        eta=plan.step,
+        lipschitz=LIPSCHITZ,
+        radius=plan.radius,
+        smoothness=CURVATURE + plan.regularisation,
+        strong_convexity=plan.regularisation,
+        first_stop=plan.users // plan.size,
+    )
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:

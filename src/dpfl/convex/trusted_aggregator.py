@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from dpfl.accounting.contraction import average_iterate_rate, convex_iterate_rate, last_iterate_rate
-from dpfl.accounting.contraction.federated import release_epsilon, release_sigma, round_sigma
+from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon, release_sigma, round_sigma
 from dpfl.accounting.local_privacy import composed_sigma
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import SAMPLERS, Sampler
@@ -154,7 +154,7 @@ def calibrated_noise_std(run: AggregatorCell) -> float:
     if math.isinf(run.epsilon):
         return 0.0
     if run.contracting:
-        return release_sigma(run.epsilon, run.delta, lipschitz=LIPSCHITZ, **_release(run))
+        return release_sigma(run.epsilon, run.delta, _release(run))
     if run.draw.once:
         return round_sigma(run.epsilon, run.delta, m=run.batch_size, lipschitz=LIPSCHITZ)
     sampling = run.draw.sampling
@@ -182,7 +182,7 @@ def privacy(run: AggregatorCell, noise_std: float) -> dict[str, Any]:
     )
     last_model = math.nan if noise_std > 0 else math.inf
     if run.contracting and noise_std > 0:
-        last_model = release_epsilon(run.delta, sigma=noise_std, lipschitz=LIPSCHITZ, **_release(run))
+        last_model = release_epsilon(run.delta, _release(run), sigma=noise_std)
     return {**statement.columns(), "privacy_released": released, "privacy_epsilon_contraction": last_model}
 
 
@@ -208,17 +208,18 @@ def excess_bound(run: AggregatorCell, noise_std: float, dimension: int) -> float
     return math.nan
 
 
-def _release(run: AggregatorCell) -> dict[str, Any]:
-    """Return the keywords of the release functions that a run fixes, noise and Lipschitz constant apart."""
-    return {
-        "n": run.users,
-        "m": run.batch_size,
-        "eta": run.step_sizes if run.step == HARMONIC else run.step,
-        "radius": run.radius,
-        "smoothness": run.smoothness,
-        "strong_convexity": run.regularisation,
-        "first_stop": run.first_stop,
-    }
+def _release(run: AggregatorCell) -> FederatedRelease:
+    """Return a run as the contraction analysis takes it."""
+    return FederatedRelease(
+        n=run.users,
+        m=run.batch_size,
+        eta=run.step_sizes if run.step == HARMONIC else run.step,
+        lipschitz=LIPSCHITZ,
+        radius=run.radius,
+        smoothness=run.smoothness,
+        strong_convexity=run.regularisation,
+        first_stop=run.first_stop,
+    )
 
 
 def _note(run: AggregatorCell) -> str:

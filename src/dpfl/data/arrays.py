@@ -270,7 +270,7 @@ def digits(entry: Dataset) -> dict[str, NDArray]:
     Images of three channels are `coloured`. The records are permuted by generator(0, "split"); the first 80 % train,
     the others test: train_x, train_y, test_x, test_y.
     """
-    images, labels = load_digits(return_X_y=True)
+    images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
     channels, size, _ = entry.image_shape
     shapes = upsampled(images.reshape(-1, 8, 8) / _BRIGHTEST, size)
     pixels = coloured(shapes) if channels == 3 else np.rint(255.0 * shapes[:, None]).astype(np.uint8)
@@ -279,9 +279,8 @@ def digits(entry: Dataset) -> dict[str, NDArray]:
 
 def diabetes() -> dict[str, NDArray]:
     """Return scikit-learn's diabetes table: x (442, 10) with mean 0 and deviation 1 in every column, y (442,)."""
-    x, y = load_diabetes(scaled=False, return_X_y=True)
-    x = x.astype(np.float64)
-    return {"x": (x - x.mean(axis=0)) / x.std(axis=0), "y": y.astype(np.float64)}
+    x, y = (np.asarray(part, dtype=np.float64) for part in load_diabetes(scaled=False, return_X_y=True))
+    return {"x": (x - x.mean(axis=0)) / x.std(axis=0), "y": y}
 
 
 def upsampled(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.data.loading import load_images
+from dpfl.data.loading import ImageData, load_images
 from dpfl.errors import InputError
 
 POOL = 4
@@ -84,13 +85,13 @@ def _pooled_pixels(images: NDArray[np.uint8]) -> Array:
     return blocks.mean(axis=(3, 5), dtype=np.float64).reshape(count, -1) / BRIGHTEST
 
 
-def _in_parts(source: NDArray, reduce) -> Array:
+def _in_parts(source: NDArray, reduce: Callable[[NDArray], Array]) -> Array:
     """Return `reduce` of a long memory-mapped array, some records at a time."""
     starts = range(0, len(source), _RECORDS_AT_ONCE)
     return np.concatenate([reduce(np.asarray(source[start : start + _RECORDS_AT_ONCE])) for start in starts])
 
 
-def _task(data, parts: dict[str, Array]) -> BinaryTask:
+def _task(data: ImageData, parts: dict[str, Array]) -> BinaryTask:
     """Return the task of features by part."""
     labels = {part: 2.0 * (getattr(data, f"{part}_y") % 2) - 1.0 for part in parts}
     return BinaryTask(

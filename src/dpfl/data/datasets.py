@@ -42,11 +42,11 @@ class Source:
     @classmethod
     def of(cls, file: str, facts: Mapping[str, Any]) -> Self:
         """Return the file that an entry describes."""
-        facts = dict(facts)
-        if "archive" in facts:
-            given = facts.pop("archive")
-            facts |= {"archive": Archive(**given | {"urls": tuple(given["urls"])}), "urls": given["urls"]}
-        return cls(file, **facts | {"urls": tuple(facts.get("urls", ()))})
+        given = facts.get("archive")
+        archive = Archive(**given | {"urls": tuple(given["urls"])}) if given else None
+        urls = tuple((given or facts).get("urls", ()))
+        own = {name: value for name, value in facts.items() if name not in ("archive", "urls")}
+        return cls(file, urls=urls, archive=archive, **own)
 
 
 @dataclass(frozen=True)

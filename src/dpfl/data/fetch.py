@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -138,7 +138,7 @@ class _Sink:
     def flush(self) -> None:
         self.out.flush()
 
-    def take_answer(self, response: requests.Response, **_) -> None:
+    def take_answer(self, response: requests.Response, **_: Any) -> None:
         """Note the length that an answer's header names."""
         self.has_answer = True
         length = response.headers.get("Content-Length", "")
@@ -208,7 +208,7 @@ def _watch(worker: threading.Thread, sink: _Sink, timeout_seconds: float) -> Non
 
 def _reason(error: Exception, timeout_seconds: float) -> Exception:
     """Return what an attempt's error means: another attempt, another source, or an error of the disk as it is."""
-    if isinstance(error, requests.HTTPError):
+    if isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
         return (_Transient if status in _TRANSIENT_STATUS else Refused)(f"HTTP {status}")
     if isinstance(error, requests.ConnectTimeout):

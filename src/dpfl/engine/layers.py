@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ def product(left: Tensor, right: Tensor, *, stacked: bool = False) -> Tensor:
     single = left.device.type == "cpu" and left.dtype is torch.float32
     if not single or not (stacked or left.numel() * right.shape[-1] >= LARGE) or not _keeps_precision():
         return left @ right
-    setting = torch.backends.mkldnn.matmul
+    setting = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]: torch makes it when imported
     before, setting.fp32_precision = setting.fp32_precision, "bf16"
     try:
         return left @ right
@@ -74,9 +74,11 @@ class Layer(Protocol):
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Any]:
         """Return the output (n, ...), and a cache for `backward`."""
+        ...
 
     def backward(self, output_gradients: Tensor, cache: Any) -> Tensor:
         """Return the loss's gradients at the inputs from those at the output."""
+        ...
 
 
 class TrainedLayer(Protocol):
@@ -95,12 +97,15 @@ class TrainedLayer(Protocol):
 
     def cache_inputs(self, inputs: Tensor) -> Any:
         """Return the inputs and what follows from them alone: all models share it where they read the batch itself."""
+        ...
 
     def forward(self, cache: Any, parameters: Parameters) -> Tensor:
         """Return the output (n, ...)."""
+        ...
 
     def backward(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
         """Return the loss's gradients at the inputs from those at the output."""
+        ...
 
     def squared_gradient_norms(
         self, output_gradients: Tensor, cache: Any, parameters: Parameters
@@ -108,6 +113,7 @@ class TrainedLayer(Protocol):
         """Return a bound on the squared norm of what each record adds to a sum at factor 1 (n,), as
         dpfl.engine.clip_bounds.sure_factors takes it; and the gradients, for weight and bias each (n, numbers), where
         they were formed for it. Both in the precision of the parameters."""
+        ...
 
     def weighted_gradient_sum(
         self,
@@ -119,6 +125,7 @@ class TrainedLayer(Protocol):
     ) -> Parameters:
         """Return the sum of the records' gradients, each times its factor (n,), in the precision of the factors. No
         factors: the plain sum, in the precision of the passes."""
+        ...
 
 
 class ReadsBatch(TrainedLayer, Protocol):
@@ -160,7 +167,7 @@ class Dense(ReadsBatch):
     memory_per_record = 0
     forms_gradients = False
 
-    def __init__(self, layer: nn.Linear):
+    def __init__(self, layer: nn.Linear) -> None:
         self.output_size = layer.out_features
         self.roundings = norm_roundings(layer.in_features) + norm_roundings(layer.out_features)
 
@@ -197,7 +204,7 @@ class ChannelScale:
     tensors = 2
     forms_gradients = True
 
-    def __init__(self, layer: ScaleShift, output_size: int):
+    def __init__(self, layer: ScaleShift, output_size: int) -> None:
         self.output_size, self.memory_per_record = output_size, 2 * layer.channels
         self.roundings = norm_roundings(layer.channels)
 
@@ -234,6 +241,7 @@ class ChannelScale:
     ) -> Parameters:
         """Weigh the records' gradients where they were formed, else those at the output."""
         if gradients is not None:
+            assert factors is not None
             return factors @ gradients[0], factors @ gradients[1]
         output_gradients = scaled(output_gradients, factors)
         others = (0, *range(2, cache.ndim))
@@ -293,7 +301,7 @@ class MaxPoolLayer:
     This takes a fraction of the time of torch's own kernel, and stores no indices.
     """
 
-    def __init__(self, layer: nn.MaxPool2d):
+    def __init__(self, layer: nn.MaxPool2d) -> None:
         size, stride = _pair(layer.kernel_size), _pair(layer.stride)
         self.rows, self.columns = _Maxima(2, size[0], stride[0]), _Maxima(3, size[1], stride[1])
 
@@ -318,7 +326,7 @@ class MaxPoolLayer:
 class MeanPoolLayer:
     """nn.AvgPool2d whose windows divide the image: means of windows that do not overlap."""
 
-    def __init__(self, layer: nn.AvgPool2d):
+    def __init__(self, layer: nn.AvgPool2d) -> None:
         self.size = _pair(layer.kernel_size)
 
     @staticmethod
@@ -348,7 +356,7 @@ _JUST_BELOW = -torch.finfo(torch.float32).smallest_normal
 class _Maxima:
     """Take maxima of windows along one axis."""
 
-    def __init__(self, axis: int, size: int, stride: int):
+    def __init__(self, axis: int, size: int, stride: int) -> None:
         self.axis, self.size, self.stride = axis, size, stride
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -437,15 +445,15 @@ class Convolution(ReadsBatch):
 
     tensors = 2
 
-    def __init__(self, layer: nn.Conv2d, size: torch.Size, *, reads_batch: bool):
+    def __init__(self, layer: nn.Conv2d, size: torch.Size, *, reads_batch: bool) -> None:
         """`size`: height and width of the inputs, which are the batch itself where the layer `reads_batch`."""
         self.kernel, self.shape, self.reads_batch = layer.kernel_size, layer.weight.shape, reads_batch
-        self.geometry = layer.stride, layer.padding, layer.dilation
+        self.geometry = layer.stride, cast("tuple[int, ...]", layer.padding), layer.dilation
         spans = zip(size, self.kernel, *self.geometry, strict=True)
         self.size = tuple((n + 2 * pad - apart * (k - 1) - 1) // step + 1 for n, k, step, pad, apart in spans)
         positions = math.prod(self.size)
         filters, window = len(layer.weight), layer.weight[0].numel()
-        pixels = math.prod(n + 2 * pad for n, pad in zip(size, layer.padding, strict=True))
+        pixels = math.prod(n + 2 * pad for n, pad in zip(size, cast("tuple[int, ...]", layer.padding), strict=True))
         self.by_pixels = pixels**2 * layer.in_channels < positions**2 * window
         gram = min(pixels**2 * layer.in_channels, positions**2 * window) / positions
         self.by_gram = (0 if reads_batch else gram) + positions * filters < 0.75 * window * filters
@@ -505,6 +513,7 @@ class Convolution(ReadsBatch):
         """Weigh the records' gradients where they were formed, else those at the output."""
         inputs, windows, _ = cache
         if gradients is not None:
+            assert factors is not None
             return self._as_weight(factors @ gradients[0]), factors @ gradients[1]
         output_gradients = scaled(output_gradients, factors)
         bias = output_gradients.sum((0, 2, 3))
@@ -539,6 +548,7 @@ class Convolution(ReadsBatch):
     def _over_offsets(self, products: Tensor, axis: int) -> Tensor:
         """Sum products of pixels (n, rows, columns, rows, columns) over the offsets of a window along one axis."""
         stride, _, dilation = (each[axis] for each in self.geometry)
+        total: Any
         total, reach = 0, stride * (self.size[axis] - 1) + 1
         for offset in range(self.kernel[axis]):
             here = slice(offset * dilation, offset * dilation + reach, stride)
@@ -565,7 +575,9 @@ class Convolution(ReadsBatch):
         """Return a gradient in the order of windows, reordered as the layer's weight."""
         return gradient.view(-1, *self.kernel, self.shape[1]).permute(0, 3, 1, 2)
 
-    def _torch_backward(self, gradients: Tensor, inputs: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]):
+    def _torch_backward(
+        self, gradients: Tensor, inputs: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return torch's own backward pass, for inputs, weight, bias."""
         arguments = gradients, inputs, weight, None, *self.geometry, False, (0, 0), 1, wanted
         return torch.ops.aten.convolution_backward(*arguments)
@@ -584,10 +596,12 @@ class ScaledConvolution(ReadsBatch):
     tensors = 4
     forms_gradients = False
 
-    def __init__(self, layer: nn.Conv2d, size: torch.Size):
+    def __init__(self, layer: nn.Conv2d, size: torch.Size) -> None:
         """`size`: height and width of the inputs."""
-        options = layer.stride, layer.padding, layer.dilation
-        seen = nn.Conv2d(layer.in_channels + 1, layer.out_channels, layer.kernel_size, *options, device="meta")
+        options: Any = layer.stride, layer.padding, layer.dilation
+        seen = nn.Conv2d(
+            layer.in_channels + 1, layer.out_channels, cast("Any", layer.kernel_size), *options, device="meta"
+        )
         self.joint = Convolution(seen, size, reads_batch=True)
         self.joint.by_gram = False
         self.own = Convolution(layer, size, reads_batch=False)
@@ -614,7 +628,7 @@ class ScaledConvolution(ReadsBatch):
 
     def squared_gradient_norms(
         self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters
-    ) -> tuple[Tensor, None]:
+    ) -> tuple[Tensor, Parameters]:
         """Add the norms for the filters, by Gram matrices, and those for scale and shift."""
         scale, shift, weight, bias = parameters
         inputs, d = accurate(cache.inputs[:, :-1]), accurate(output_gradients)
@@ -641,6 +655,7 @@ class ScaledConvolution(ReadsBatch):
         sums = self.joint.weighted_gradient_sum(output_gradients, cache, (), factors, None)
         sums = [each[0] for each in self._unfolded(*(each[None] for each in (*sums, *parameters)))]
         if gradients is not None:
+            assert factors is not None
             sums[:2] = (factors @ each for each in gradients)
         return tuple(sums)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ class ScaleShift(nn.Module):
     half may be applied to a dataset once, before training. `weight` (channels,) begins at 1, `bias` (channels,) at 0.
     """
 
-    def __init__(self, channels: int):
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.channels = channels
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
@@ -60,12 +61,12 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         own = dict(layer.named_parameters(recurse=False))
         if isinstance(layer, ScaleShift):
             with torch.no_grad():
-                layer.weight.fill_(1), layer.bias.zero_()
+                layer.weight.fill_(1), layer.bias.zero_()  # pyright: ignore[reportUnusedExpression]
             continue
         if own and not isinstance(layer, nn.Linear | nn.Conv2d):
             raise ValueError(f"build: {type(layer).__name__} has parameters; only Linear and Conv2d are drawn here")
         for parameter in own.values():
-            bound = 1 / math.sqrt(layer.weight[0].numel())
+            bound = 1 / math.sqrt(cast("Tensor", layer.weight)[0].numel())
             drawn = draw.uniform(-bound, bound, size=tuple(parameter.shape))
             with torch.no_grad():
                 parameter.copy_(torch.from_numpy(drawn))
@@ -136,7 +137,7 @@ class ChannelsLastMaxPool(nn.MaxPool2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (n, channels, height, width)."""
-        return super().forward(x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)).contiguous()
+        return cast("Tensor", super().forward(x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2))).contiguous()
 
 
 def image_model(name: str) -> ImageModel:
@@ -162,7 +163,7 @@ def build(
     Raises InputError for another shape than (1, 28, 28) and (3, 32, 32).
     Source: bhaskar2025, section on models; the authors' code; papernot2021 and tramer2021 for the cited networks.
     """
-    shape = tuple(image_shape)
+    shape = cast("tuple[int, int, int]", tuple(image_shape))
     if shape not in (GREY, COLOUR):
         raise InputError(f"images are {shape}, should be {GREY} or {COLOUR} for the models of bhaskar2025")
 
@@ -347,7 +348,7 @@ _SCATTER_CNN = {
 
 def softmax_regression(features: int, classes: int) -> nn.Linear:
     """Return the model for inputs (n, features), all its weights zero: it starts without a preference."""
-    module = nn.utils.skip_init(nn.Linear, features, classes)
+    module = cast("nn.Linear", nn.utils.skip_init(nn.Linear, features, classes))
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()

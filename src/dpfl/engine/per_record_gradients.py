@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ class ParameterVector:
 def _faults(module: nn.Module) -> list[str]:
     """Return what keeps a module from being trained record by record in a stack."""
     layers = list(module.named_modules())
-    mixing = nn.modules.batchnorm._BatchNorm
+    mixing = nn.modules.batchnorm._BatchNorm  # noqa: SLF001
     return [
         *(f"{name or 'it'} mixes the records of a batch" for name, each in layers if isinstance(each, mixing)),
         *(f"has the buffer {name}, which training would have to keep" for name, _ in module.named_buffers()),
@@ -95,7 +95,7 @@ def _draws_at_random(layer: nn.Module) -> bool:
     """Return whether a layer, while it trains, reads torch's own generator: its draws would have no address."""
     if isinstance(layer, nn.RReLU | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
         return True
-    probability = layer.p if isinstance(layer, nn.modules.dropout._DropoutNd) else getattr(layer, "dropout", 0.0)
+    probability = layer.p if isinstance(layer, nn.modules.dropout._DropoutNd) else getattr(layer, "dropout", 0.0)  # noqa: SLF001
     return isinstance(probability, float | int) and probability > 0
 
 
@@ -137,9 +137,11 @@ class GradientRule(Protocol):
         than a CPU it is called under vmap over groups of models, `weights` and `batch` mapped and `clip_norms` not:
         there it may not write in place.
         """
+        ...
 
     def record_bytes(self, record: Tensor) -> int:
         """Return about how many bytes `clipped_sums` holds for each record of a batch and each model."""
+        ...
 
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -152,7 +154,7 @@ class PerRecordGradients:
     `precision`: what the module and its gradients are computed in, if not the weights' own.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None) -> None:
         self.module, self.loss, self.layout = module, loss, ParameterVector.of(module)
         self.precision = precision
 
@@ -172,7 +174,7 @@ class PerRecordGradients:
         gradients = {name: accurate(gradient) for name, gradient in formed.items()}
         squares = sum(squared_norms(gradient[..., None].flatten(1)) for gradient in gradients.values())
         roundings = norm_roundings(self.layout.size) + len(gradients)
-        factors = sure_factors(squares, clip_norm, roundings) * present
+        factors = sure_factors(cast("Tensor", squares), clip_norm, roundings) * present
         return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
 
     def _plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
@@ -206,7 +208,7 @@ class StackedGradients:
     this changes the sums beyond rounding.
     """
 
-    def __init__(self, rule: GradientRule, record: Tensor, memory_bytes: float):
+    def __init__(self, rule: GradientRule, record: Tensor, memory_bytes: float) -> None:
         """`record` is one input, without batch axis, on the device that will be used; raises InputError where the
         budget holds not even one record of one model."""
         self.rule = rule
@@ -249,7 +251,7 @@ class StackedGradients:
             records = slice(first_record, first_record + self.records_at_once)
             for first_group in range(0, groups, deep):
                 here = slice(first_group, first_group + deep)
-                part = tuple(each[here, records] for each in batch)
+                part = cast("Batch", tuple(each[here, records] for each in batch))
                 for first in range(0, variants, wide):
                     chosen = slice(first, first + wide)
                     sums[here, chosen] += self._part(weights[here, chosen], part, clip_norms[chosen])
@@ -260,7 +262,7 @@ class StackedGradients:
         if len(weights) > 1 and weights.device.type != "cpu":
             return vmap(self.rule.clipped_sums, (0, 0, None))(weights, batch, clip_norms)
         groups = zip(weights, *batch, strict=True)
-        sums = [self.rule.clipped_sums(models, tuple(part), clip_norms) for models, *part in groups]
+        sums = [self.rule.clipped_sums(models, cast("Batch", tuple(part)), clip_norms) for models, *part in groups]
         return sums[0][None] if len(sums) == 1 else torch.stack(sums)
 
     def _shrink(self, tried: int) -> None:
@@ -285,7 +287,7 @@ def without_overflow(rule: GradientRule, sums: Tensor, weights: Tensor, batch: B
     for group, variant in overflowed.nonzero().tolist():
         model, total = weights[group, variant, None], torch.zeros_like(sums[group, variant])
         for record in range(batch[0].shape[1] if bool(torch.isfinite(model).all()) else 0):
-            alone = tuple(part[group, record, None] for part in batch)
+            alone = cast("Batch", tuple(part[group, record, None] for part in batch))
             (gradient,) = rule.clipped_sums(model, alone, clip_norms[variant, None])
             total += gradient.where(torch.isfinite(gradient).all(), 0.0)
         sums[group, variant] = total
@@ -337,9 +339,9 @@ class LinearGradients:
     round a row according to its position and to the number of rows.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None) -> None:
         parts = _parts(module)
-        layer, self.scales = parts[-1], type(parts[0]) is ScaleShift
+        layer, self.scales = cast("nn.Linear", parts[-1]), type(parts[0]) is ScaleShift
         self.loss, self.input_size, self.output_size = loss, layer.in_features, layer.out_features
         self.precision = precision
         self.roundings = norm_roundings(self.input_size) + self.output_size + 16
@@ -380,14 +382,14 @@ class LinearGradients:
         squares = x.square()
         lengths = (squares + 1).sqrt()
         if x.device.type != "cpu":
-            return self._scaled_squares(gradients, matrix, *scaling, x, squares) + (
+            return self._scaled_squares(gradients, matrix, *cast("tuple[Tensor, Tensor]", scaling), x, squares) + (
                 (gradients.transpose(1, 2) @ matrix) * lengths
             ).square().sum(2)
         found = gradients.new_zeros(len(gradients), len(x))
         clipped = [model for model, clips in enumerate(clipping(clip_norms)) if clips]
         if clipped:
             own = (each[clipped] for each in (gradients, matrix, *scaling))
-            found[clipped] = self._scaled_squares(*own, x, squares)
+            found[clipped] = self._scaled_squares(*cast("tuple[Tensor, Tensor, Tensor, Tensor]", own), x, squares)
         for model in clipped:
             found[model] += squared_norms(product(gradients[model].T, matrix[model], stacked=True).mul_(lengths))
         return found
@@ -415,7 +417,7 @@ class LinearGradients:
     def logit_gradients(self, logits: Tensor, y: Tensor) -> Tensor:
         """Return the gradient of each record's loss at its logits (models, outputs, n)."""
         if hasattr(self.loss, "derivative"):
-            return self.loss.derivative(logits, y)
+            return cast("CrossEntropy", self.loss).derivative(logits, y)
         labels = y.expand(len(logits), *y.shape).flatten(0, 1)
 
         def total(logits: Tensor) -> Tensor:
@@ -499,12 +501,12 @@ class LayerGradients:
 
     def __init__(
         self,
-        layers: list[Layer | TrainedLayer],
+        layers: list[Any],  # each a Layer or a TrainedLayer; self.trained tells them apart
         loss: Loss,
         layout: ParameterVector,
         activations: int,
         precision: torch.dtype | None = None,
-    ):
+    ) -> None:
         self.layers, self.loss, self.layout, self.activations = layers, loss, layout, activations
         self.precision = precision
         self.trained = [number for number, layer in enumerate(layers) if _is_trained(layer)]
@@ -560,7 +562,7 @@ class LayerGradients:
             passed = self._passes(own, bound, batch, shared, output)
             first_gradients.append(scaled(passed.output_gradients[0], passed.factors))
             records = passed.gradients[0]
-            formed.append(None if records is None else tuple(passed.factors @ each for each in records))
+            formed.append(None if records is None else tuple(cast("Tensor", passed.factors) @ each for each in records))
             others.append(self._sum(passed, own, self.trained[1:]))
         sums = first.sums_all(first_gradients, shared, views[: first.tensors], formed)
         return torch.cat([sums, torch.stack(others)], 1)
@@ -585,7 +587,7 @@ class LayerGradients:
             each: self.layers[each].squared_gradient_norms(gradients[each], caches[each], parameters[each])
             for each in self.trained
         }
-        factors = sure_factors(sum(squares for squares, _ in norms.values()), clip_norm, self.roundings)
+        factors = sure_factors(cast("Tensor", sum(squares for squares, _ in norms.values())), clip_norm, self.roundings)
         factors = factors * present
         return BackwardPass(gradients, caches, {number: formed for number, (_, formed) in norms.items()}, factors)
 
@@ -617,7 +619,7 @@ class LayerGradients:
             if number in parameters:
                 caches.append(shared if number == 0 else layer.cache_inputs(x))
                 known = number == 0 and output is not None
-                x = output if known else layer.forward(caches[-1], parameters[number])
+                x = cast("Tensor", output) if known else layer.forward(caches[-1], parameters[number])
             else:
                 x, cache = layer.forward(x)
                 caches.append(cache)
@@ -645,7 +647,7 @@ def _by_model(views: list[Tensor]) -> Iterator[tuple[Tensor, ...]]:
 def _logit_gradients(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
     """Return the gradient of each record's loss at its logits."""
     if hasattr(loss, "derivative"):
-        return loss.derivative(logits, y)
+        return cast("CrossEntropy", loss).derivative(logits, y)
     if logits.device.type != "cpu":  # there it runs under vmap, which needs torch.func's grad
         return grad(lambda values: loss(values, y).sum())(logits)
     with torch.enable_grad():  # the same, in a third of the time
@@ -678,7 +680,7 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor, precision: torc
         layers.append(layer)
         activations += x.numel()
     if [ChannelScale, Convolution] == [type(layer) for layer in layers[:2]]:
-        layers[:2] = [ScaledConvolution(parts[1], record.shape[1:])]
+        layers[:2] = [ScaledConvolution(cast("nn.Conv2d", parts[1]), record.shape[1:])]  # pyright: ignore[reportAbstractUsage]: a first layer passes nothing back
     if sum(layer.tensors for layer in layers if _is_trained(layer)) != len(
         layout.names
     ):  # a layer that the pass meets twice
@@ -711,6 +713,6 @@ def _layer(module: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | T
     return {nn.ReLU: ReLU, nn.Tanh: Tanh}.get(type(module), lambda: None)()
 
 
-def _is_trained(layer: Layer | TrainedLayer) -> bool:
+def _is_trained(layer: Layer | TrainedLayer) -> TypeGuard[TrainedLayer]:
     """Return whether a layer has parameters."""
     return hasattr(layer, "tensors")

@@ -83,7 +83,7 @@ class ScatterNet:
     Raises InputError where the size is not a multiple of 4 or below 8. Source: oyallon2015; bhaskar2025.
     """
 
-    def __init__(self, size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):
+    def __init__(self, size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
         if size % SUBSAMPLING or size < 2 * SUBSAMPLING:
             raise InputError(f"scattering: images are {size} pixels wide, should be a multiple of 4, at least 8")
         self.size = size

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
+from yaml.composer import ComposerError
 
 from dpfl.catalog import UniqueKeys, dataset_entries, keys, validator
 from dpfl.errors import InputError, schema_fault
@@ -31,9 +32,7 @@ class _Loader(UniqueKeys, yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Refuse aliases: a configuration needs none, and nested ones fill the memory."""
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(
-                None, None, "aliases (*name) are not allowed", self.peek_event().start_mark
-            )
+            raise ComposerError(None, None, "aliases (*name) are not allowed", self.peek_event().start_mark)
         return super().compose_node(parent, index)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -42,14 +41,14 @@ class _Loader(UniqueKeys, yaml.SafeLoader):
             if key.tag == "tag:yaml.org,2002:merge":
                 _refuse(key, "merges (<<) are not allowed")
 
-    def construct_scalar(self, node: yaml.Node) -> Any:
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """Refuse half a character ("\\ud800"): no file has such a name, and no page can show it."""
         text = super().construct_scalar(node)
         if isinstance(text, str) and _SURROGATE.search(text):
             _refuse(node, "a text holds half a character (a surrogate)")
         return text
 
-    def construct_yaml_int(self, node: yaml.Node) -> int:
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """Refuse integers of base 60 and 8 (1:30 is 90, 010 is 8), and more than 64 bits, which take long to print."""
         if _OCTAL.fullmatch(node.value):
             _refuse(node, f"{node.value[:_SHOWN]!r} is a number of base 8; write it in base 10")
@@ -59,7 +58,7 @@ class _Loader(UniqueKeys, yaml.SafeLoader):
             _refuse(node, f"{node.value[:_SHOWN]!r}... is an integer of more than 64 bits")
         return value
 
-    def construct_yaml_float(self, node: yaml.Node) -> float:
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
         """Refuse numbers of base 60, and those too large for a float: infinity is written .inf."""
         _refuse_base_60(node)
         value = super().construct_yaml_float(node)

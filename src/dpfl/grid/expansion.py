@@ -106,7 +106,8 @@ def _entry_jobs(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
         if precision is not None and "precision" in settings:
             settings["precision"] = precision
-        if not cells or not _kept({axis: settings[axis] for axis in settings.keys() - cells[0]}, only):
+        own = {"study": "none", **settings}  # an entry without a study is of none
+        if not cells or not _kept({axis: own[axis] for axis in own.keys() - cells[0]}, only):
             continue
         _require_dataset(paper, settings)
         for chosen in _batched(seeds, group):

@@ -342,12 +342,12 @@ def train(
     columns = [FedavgCell.of(cell).columns(cell) for cell in job.cells]
     noise = calibrated(calibration, columns)
     sizes = [len(share) for share in settings.shares(len(data.train_y), job.seeds[0])]
-    jobs = [(seed, stack) for seed in job.seeds for stack in stacks(settings, job, sizes)]
-    epochs = [max(stack.schedule.epochs) for _, stack in jobs]
+    tasks = [(seed, stack) for seed in job.seeds for stack in stacks(settings, job, sizes)]
+    epochs = [max(stack.schedule.epochs) for _, stack in tasks]
     digest = _digest(job, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[dict[str, Any]] = restored["finished"] if restored else []
-    for seed, stack in jobs[len(finished) :]:
+    for seed, stack in tasks[len(finished) :]:
         run = _federation(settings, data, inputs, calibration, stack, seed)
         state = run.start()
         if restored and restored["running"]:
@@ -364,7 +364,7 @@ def train(
             checkpoints.save(checkpoint, {"finished": finished, "running": {}}, digest)
     results = {
         (index, seed): _result(settings, result, place)
-        for (seed, stack), result in zip(jobs, finished, strict=True)
+        for (seed, stack), result in zip(tasks, finished, strict=True)
         for place, index in enumerate(stack.cells)
     }
     return run_table(job, data.description, noise, results, [{**job.settings, **own} for own in columns])
@@ -484,7 +484,7 @@ def _variants(settings: FedavgSettings, calibration: pd.DataFrame, stack: CellSt
     )
 
 
-def _resumed(running: dict[str, Any], device: torch.device) -> State:
+def _resumed(running: dict[str, Any], device: str) -> State:
     """Return the state that a checkpoint holds, on the device."""
     state = State(**running)
     state.weights, state.velocity = state.weights.to(device), state.velocity.to(device)

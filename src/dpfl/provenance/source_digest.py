@@ -2,9 +2,9 @@
 
 What counts: the syntax tree of every definition that the named modules or functions use, directly or not, wherever it
 stands. Which file holds a definition does not count, so that a file can be split or folded without a change of digest;
-nor do comments, docstrings, the words of error messages, annotations of functions, `__all__`, unused imports, and the
-packages that carry the work without deciding its numbers (GROUND): files, messages, configuration, workflow, records,
-command line.
+nor do comments, docstrings, the words of error messages, annotations of functions, casts, assertions, `__all__`, unused
+imports, and the packages that carry the work without deciding its numbers (GROUND): files, messages, configuration,
+workflow, records, command line.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 GROUND = (
@@ -39,6 +40,7 @@ CALIBRATION = (
     "dpsgd",
     "fixed_batches",
     "guarantees",
+    "phases",
     "poisson_gaussian",
     "privacy_profiles",
     "sampler_accountants",
@@ -280,9 +282,17 @@ class _Reduced(ast.NodeTransformer):
     in_class = False
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Remove docstrings, those of attributes too."""
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else self.generic_visit(node)
+        """Remove docstrings, those of attributes too, and the dots of a protocol's methods."""
+        is_empty = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | EllipsisType)
+        return None if is_empty else self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Remove what only says what is so."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Remove casts, which are for a type checker."""
+        is_cast = isinstance(node.func, ast.Name) and node.func.id == "cast" and len(node.args) == 2
+        return self.visit(node.args[1]) if is_cast else self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         """Remove the words of an error's message."""
@@ -315,10 +325,10 @@ class _Reduced(ast.NodeTransformer):
         is_list = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
         return None if is_list else self.generic_visit(node)
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Remove what only a type checker imports."""
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.AST]:
+        """Take what only a type checker imports for imported: a class's annotations may name it."""
         is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_typing else self.generic_visit(node)
+        return [each for part in node.body if (each := self.visit(part))] if is_typing else self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
         """Remove imports of modules that do not count."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -47,12 +49,14 @@ _SETTINGS = {
 }
 
 
-def apply_style():
+def apply_style() -> AbstractContextManager[None]:
     """Return the matplotlib context in which figures are drawn and saved."""
     return plt.rc_context(_SETTINGS)
 
 
-def panels(columns: int = 1, rows: int = 1, *, width: float | None = None, height: float = 3.0, **subplots):
+def panels(
+    columns: int = 1, rows: int = 1, *, width: float | None = None, height: float = 3.0, **subplots: Any
+) -> tuple[Figure, Any]:
     """Return (figure, axes); width and height in inches, height of one row."""
     size = (width or min(3.6 * columns + 0.6, 11), height * rows)
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)

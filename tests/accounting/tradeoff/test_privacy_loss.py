@@ -1,5 +1,8 @@
-"""Privacy-loss distributions against exact curves, characteristic functions and dp_accounting's own numbers."""
+"""Privacy-loss distributions, arsinh noise and the adversary A1 against exact curves, integrals and enumeration."""
 
+from itertools import pairwise, permutations, product
+
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.pld.common import DifferentialPrivacyParameters
@@ -8,20 +11,36 @@ from dp_accounting.pld.privacy_loss_distribution import (
     from_privacy_parameters,
     from_two_probability_mass_functions,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.tradeoff import (
     Curve,
     PrivacyLoss,
+    RevealedMixture,
+    amplified_epsilon,
+    arsinh_delta,
+    arsinh_guarantee,
     composed,
     epsilon_delta,
+    from_delta,
     from_pld,
     gaussian_tails,
+    h_mu,
+    revealed,
+    revealed_renyi,
+    revealed_shuffled,
+    shuffled_mu,
     subsample,
     subsampled_delta,
     subsampled_tails,
 )
+
+# Privacy-loss distributions against exact curves, characteristic functions and dp_accounting's own numbers.
 
 ALPHAS = np.concatenate([[0.0, 1e-6, 1e-4], np.linspace(0.005, 0.995, 100), [1 - 1e-4, 1 - 1e-6, 1.0]])
 
@@ -151,3 +170,286 @@ def test_gaussian_tails_are_the_tails_of_the_loss():
     upper, lower = gaussian_tails(mu)(losses[kept])
     assert np.allclose(upper, 1 - quantiles[kept], rtol=1e-13)
     assert np.allclose(lower, ndtr(-(losses[kept] + mu**2 / 2) / mu), rtol=1e-13)
+
+
+# Arsinh noise: its hockey stick against integration of the density, and its limits.
+
+ARSINH_ALPHAS = np.linspace(0.001, 0.999, 97)
+
+
+def density(y, scale, sigma):
+    """Of scale * arsinh(N/scale): N = scale sinh(y/scale)."""
+    normal = scale * np.sinh(y / scale)
+    return np.exp(-(normal**2) / (2 * sigma**2)) * np.cosh(y / scale) / (sigma * np.sqrt(2 * np.pi))
+
+
+def integrated_delta(epsilon, scale, sigma, shift):
+    """The hockey stick by adaptive quadrature, cut into short pieces so that no kink is missed."""
+    reach = scale * np.arcsinh(12 * sigma / scale)
+    gap = lambda y: max(density(y, scale, sigma) - np.exp(epsilon) * density(y - shift, scale, sigma), 0)  # noqa: E731
+    edges = np.linspace(-reach, reach + shift, 80)
+    return sum(quad(gap, a, b, epsabs=1e-14, limit=200)[0] for a, b in pairwise(edges))
+
+
+@pytest.mark.parametrize(
+    ("scale", "sigma", "shift"),
+    [(2.0, 1.0, 1.0), (1.0, 1.0, 0.5), (0.5, 2.0, 0.3), (0.3, 3.0, 1.0), (5.0, 1.5, 1.0)],
+)
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.5, 2.0])
+def test_delta_against_quadrature_also_where_the_loss_turns(scale, sigma, shift, epsilon):
+    expected = integrated_delta(epsilon, scale, sigma, shift)
+    assert np.isclose(arsinh_delta(epsilon, scale=scale, sigma=sigma, shift=shift), expected, rtol=1e-7, atol=1e-11)
+
+
+def test_large_scale_is_gaussian_noise():
+    epsilons = np.linspace(0, 4, 9)
+    delta = arsinh_delta(epsilons, scale=1e4, sigma=1.5)
+    assert np.allclose(delta, gaussian_dp.delta(epsilons, 1 / 1.5), rtol=1e-5)
+
+
+def test_lighter_tails_cost_privacy_at_equal_sigma():
+    epsilons = np.array([0.5, 1.0, 3.0])
+    curves = [arsinh_delta(epsilons, scale=a, sigma=2.0) for a in (20.0, 4.0, 2.0)]
+    assert np.all(curves[0] > gaussian_dp.delta(epsilons, 0.5))
+    assert np.all(curves[1] > curves[0]) and np.all(curves[2] > curves[1])
+
+
+@pytest.mark.slow
+def test_composed_guarantee_of_one_round_is_the_curve_of_its_delta():
+    noise = dict(scale=2.0, sigma=1.5)
+    one = arsinh_guarantee(**noise)
+    alphas = ARSINH_ALPHAS[::32]
+    dual = from_delta(lambda epsilon: arsinh_delta(epsilon, **noise), alphas)
+    assert np.allclose(one.tradeoff(alphas), dual, rtol=1e-6, atol=1e-9)
+    assert np.isclose(one.delta(1.0), arsinh_delta(1.0, **noise), rtol=1e-6)
+
+
+def test_rounds_compose():
+    """One step beyond closed forms: scale 1e3 is Gaussian noise, whose composition is known."""
+    many = arsinh_guarantee(scale=1e3, sigma=5.0, rounds=25)
+    assert np.allclose(many.tradeoff(ARSINH_ALPHAS), gaussian_dp.tradeoff(ARSINH_ALPHAS, 1.0), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_subsampling_helps():
+    full, sampled = (arsinh_guarantee(scale=4.0, sigma=2.0, p=p, rounds=20).epsilon(1e-5) for p in (1.0, 0.1))
+    assert sampled < full / 3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error")
+def test_losses_with_masses_near_the_smallest_float_compose_without_a_warning():
+    """Two rounds spend more than one, whose epsilon is known, and at most what basic composition says."""
+    noise = dict(scale=1.0, sigma=1.0, shift=1.5)
+
+    def one(delta):
+        return brentq(lambda e: 0.1 * arsinh_delta(amplified_epsilon(e, 0.1), **noise) - delta, 0, 690)
+
+    assert one(1e-5) < arsinh_guarantee(**noise, p=0.1, rounds=2).epsilon(1e-5) <= 2 * one(5e-6)
+
+
+# Adversary A1: the mixture against 50-digit sums, a simulated test, and enumeration of batches.
+
+REVEALED_ALPHAS = np.concatenate([[0.0, 1e-12, 1e-6], np.linspace(0.005, 0.995, 100), [1 - 1e-6, 1.0]])
+
+
+def exact_delta(epsilon, n, m, rounds, sigma):
+    """sum_k Bin(k; rounds, m/n) theta(epsilon, sqrt(k)/sigma) at 50 digits."""
+    with mp.workdps(50):
+        p, epsilon, sigma = mp.mpf(m) / n, mp.mpf(epsilon), mp.mpf(sigma)
+        total = mp.mpf(0)
+        for k in range(1, rounds + 1):
+            mu = mp.sqrt(k) / sigma
+            theta = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+            total += mp.binomial(rounds, k) * p**k * (1 - p) ** (rounds - k) * theta
+        return total
+
+
+@pytest.mark.parametrize(("n", "m", "rounds", "sigma"), [(100, 10, 50, 2.0), (6000, 250, 480, 1.6), (50, 50, 3, 1.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 8.0])
+def test_delta_is_the_binomial_sum(n, m, rounds, sigma, epsilon):
+    exact = exact_delta(epsilon, n, m, rounds, sigma)
+    mixture = revealed(n=n, m=m, rounds=rounds, sigma=sigma)
+    assert abs(mixture.delta(epsilon) - exact) <= 1e-11 * exact
+    assert np.isclose(mixture.epsilon(float(exact)), epsilon, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 60), st.floats(0.3, 8))
+def test_tradeoff_is_the_dual_of_delta_and_symmetric(m, more, rounds, sigma):
+    mixture = revealed(n=m + more, m=m, rounds=rounds, sigma=sigma)
+    beta = mixture.tradeoff(REVEALED_ALPHAS)
+    assert np.max(np.abs(beta - from_delta(mixture.delta, REVEALED_ALPHAS))) < 1e-9
+    assert np.all(np.diff(beta) <= 1e-15) and np.all(beta <= 1 - REVEALED_ALPHAS)
+    assert np.all(np.diff(np.diff(beta) / np.diff(REVEALED_ALPHAS)) >= -1e-7)
+    inside = (beta > 1e-6) & (beta < 0.999)
+    assert np.allclose(mixture.tradeoff(beta[inside]), REVEALED_ALPHAS[inside], rtol=1e-6, atol=1e-9)
+
+
+def test_one_component_is_a_gaussian():
+    one = RevealedMixture(np.array([1.0]), np.array([1.3]))
+    assert np.allclose(one.tradeoff(REVEALED_ALPHAS), gaussian_dp.tradeoff(REVEALED_ALPHAS, 1.3), rtol=1e-10)
+    assert np.isclose(one.epsilon(1e-6), gaussian_dp.epsilon(1e-6, 1.3), rtol=1e-12)
+    nothing = RevealedMixture(np.array([1.0]), np.array([0.0]))
+    assert np.array_equal(nothing.tradeoff(REVEALED_ALPHAS), 1 - REVEALED_ALPHAS) and nothing.epsilon(0.0) == 0
+
+
+def test_a_simulated_adversary_reaches_the_curve():
+    """Draw the rounds that use the record, then the outcomes; reject where the likelihood ratio exceeds e^s.
+
+    200 000 runs a hypothesis; a miss by 5 standard errors happens by chance less than once in 300 000 tests.
+    """
+    n, m, rounds, sigma, draws = 100, 10, 50, 2.0, 200_000
+    generator = np.random.Generator(np.random.Philox(7))
+    mixture = revealed(n=n, m=m, rounds=rounds, sigma=sigma)
+    for threshold in (-0.7, 1.0):
+        mu = np.sqrt(generator.binomial(rounds, m / n, (2, draws))) / sigma
+        outcome = generator.standard_normal((2, draws)) + mu * np.array([[0.0], [1.0]])
+        reject = mu * outcome - mu**2 / 2 > threshold
+        alpha, beta = reject[0].mean(), 1 - reject[1].mean()
+        slope = np.exp(threshold)
+        error = np.sqrt(beta * (1 - beta) + slope**2 * alpha * (1 - alpha)) / np.sqrt(draws)
+        assert abs(beta - mixture.tradeoff(alpha)) < 5 * error
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_group_counts_against_enumeration(group_size):
+    """All batches of 2 out of 5 over 2 rounds: mu^2 sigma^2 is the sum of squared counts."""
+    batches = [b for b in product(range(5), repeat=2) if b[0] < b[1]]
+    squares = [sum(i < group_size for i in batch) ** 2 for batch in batches]
+    totals = np.array([a + b for a, b in product(squares, repeat=2)])
+    mixture = revealed(n=5, m=2, rounds=2, sigma=1.0, group_size=group_size)
+    for weight, mu in zip(mixture.weights, mixture.mus, strict=True):
+        assert np.isclose(weight, np.mean(np.isclose(totals, mu**2)), rtol=1e-12)
+    assert np.isclose(mixture.weights.sum(), 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_shuffled_group_counts_against_all_orders(group_size):
+    """All orders of 6 records in batches of 2 over 2 epochs: mu^2 sigma^2 is the sum of squared counts."""
+    orders = np.array(list(permutations(range(6)))).reshape(-1, 3, 2)
+    squares = ((orders < group_size).sum(2) ** 2).sum(1)
+    totals = np.add.outer(squares, squares).ravel()
+    mixture = revealed_shuffled(n=6, m=2, epochs=2, sigma=2.0, group_size=group_size)
+    for weight, mu in zip(mixture.weights, mixture.mus, strict=True):
+        assert np.isclose(weight, np.mean(np.isclose(totals, 4 * mu**2)), rtol=1e-12)
+    assert np.isclose(mixture.weights.sum(), 1, rtol=1e-14)
+
+
+def test_two_shuffled_records_share_a_batch_more_often_than_the_root_of_g_allows():
+    """E = 20, N/m = 24, sigma = 1.6: epochs in which two records meet are Bin(E, (m - 1)/(n - 1)), at 50 digits; and
+    every round simulated, 20 000 runs. G of sqrt(gE)/sigma gives less at epsilon = 15."""
+    n, m, epochs, sigma, runs = 6000, 250, 20, 1.6, 20_000
+    found = float(revealed_shuffled(n=n, m=m, epochs=epochs, sigma=sigma, group_size=2).delta(15.0))
+    with mp.workdps(50):
+        meet, exact = mp.mpf(m - 1) / (n - 1), mp.mpf(0)
+        for k in range(epochs + 1):
+            mu = mp.sqrt(2 * epochs + 2 * k) / mp.mpf("1.6")
+            theta = mp.ncdf(mu / 2 - 15 / mu) - mp.exp(15) * mp.ncdf(-mu / 2 - 15 / mu)
+            exact += mp.binomial(epochs, k) * meet**k * (1 - meet) ** (epochs - k) * theta
+    assert found == pytest.approx(float(exact), rel=1e-11)
+    assert found > 1.3 * gaussian_dp.delta(15.0, shuffled_mu(epochs, sigma, 2))
+    draw = np.random.default_rng(0)
+    losses = np.zeros(runs)
+    for _ in range(epochs):
+        order = np.argpartition(draw.random((runs, 48)), 1, axis=1)  # two of 48 slots, 2 a batch, stand for n and m
+        first, second = order[:, 0] // 2, order[:, 1] // 2
+        meet_here = draw.random(runs) < (m - 1) / (n - 1)
+        second = np.where(meet_here, first, np.where(second == first, (first + 1) % 24, second))
+        shifts = np.zeros((runs, 24))
+        np.add.at(shifts, (np.arange(runs), first), 1)
+        np.add.at(shifts, (np.arange(runs), second), 1)
+        seen = shifts + sigma * draw.standard_normal(shifts.shape)
+        losses += ((seen * shifts - shifts**2 / 2) / sigma**2).sum(1)
+    gains = np.clip(1 - np.exp(15 - losses), 0, None)
+    assert abs(gains.mean() - found) < 5 * gains.std() / np.sqrt(runs)
+
+
+def test_one_shuffled_record_is_used_once_an_epoch():
+    mixture = revealed_shuffled(n=6000, m=16, epochs=20, sigma=1.6)
+    assert mixture.weights.tolist() == [1.0] and mixture.mus[0] == pytest.approx(shuffled_mu(20, 1.6))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"m": 4}, "m"),
+        ({"m": 7}, "m"),
+        ({"group_size": 0}, "group_size"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"epochs": 0}, "epochs"),
+    ],
+)
+def test_bad_arguments_of_shuffling_are_named(changed, name):
+    with pytest.raises(ValueError, match=rf"^{name} "):
+        revealed_shuffled(**{"n": 6, "m": 2, "epochs": 1, "sigma": 1.0, **changed})
+
+
+def test_groups_grow_like_the_root_of_their_size():
+    """n/m large: g records rarely share a batch, so epsilon follows sqrt(g E)/sigma and stays far below g mu."""
+    run = dict(n=10_000, m=50, rounds=4000, sigma=10.0)
+    for g in (1, 4, 16):
+        spent = gaussian_dp.mu(1.0, revealed(**run, group_size=g).delta(1.0))
+        assert np.isclose(spent, shuffled_mu(20, 10.0, g), rtol=0.06)
+    assert spent < 0.3 * gaussian_dp.group(shuffled_mu(20, 10.0), 16)
+
+
+def test_weights_keep_their_digits_deep_in_the_tail():
+    mixture = revealed(n=1000, m=10, rounds=1000, sigma=1.0)
+    counts = np.rint(mixture.mus**2).astype(int)
+    with mp.workdps(50):
+        for place in (0, counts.size // 2, counts.size - 1):
+            k = int(counts[place])
+            exact = mp.binomial(1000, k) * mp.mpf("0.01") ** k * mp.mpf("0.99") ** (1000 - k)
+            assert abs(mixture.weights[place] - exact) <= 1e-11 * exact
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 16.0])
+def test_renyi_is_the_binomial_moment(order):
+    n, m, rounds, sigma = 100, 10, 30, 2.0
+    with mp.workdps(50):
+        growth = mp.exp(mp.mpf(order) * (order - 1) / (2 * sigma**2))
+        exact = rounds * mp.log(1 + mp.mpf(m) / n * (growth - 1)) / (order - 1)
+    assert np.isclose(revealed_renyi(order, n=n, m=m, rounds=rounds, sigma=sigma), float(exact), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("order", "sigma"), [(2.0, 3e5), (64.0, 3e5), (1 + 2**-40, 1.0), (1.5, 1e12), (300.0, 100.0), (50.0, 0.5)]
+)
+def test_renyi_keeps_its_digits_where_it_is_tiny(order, sigma):
+    n, m, rounds = 6000, 250, 480
+    with mp.workdps(80):
+        growth = mp.mpf(order) * (mp.mpf(order) - 1) / (2 * mp.mpf(sigma) ** 2)
+        exact = rounds * mp.log1p(mp.mpf(m) / n * mp.expm1(growth)) / (mp.mpf(order) - 1)
+    assert revealed_renyi(order, n=n, m=m, rounds=rounds, sigma=sigma) == pytest.approx(float(exact), rel=1e-12, abs=0)
+
+
+def test_renyi_of_a_group_whose_noise_hides_it():
+    """Counts 0, 1, 2 of a group of 2 in batches of 2 out of 5, enumerated: 3/10, 6/10, 1/10."""
+    with mp.workdps(50):
+        unit = 3 / mp.mpf(1e5) ** 2
+        exact = 4 * mp.log1p((6 * mp.expm1(unit) + mp.expm1(4 * unit)) / 10) / 2
+    spent = revealed_renyi(3.0, n=5, m=2, rounds=4, sigma=1e5, group_size=2)
+    assert spent == pytest.approx(float(exact), rel=1e-12, abs=0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("order", "sigma", "expected"), [(2, 1e200, 0), (2, 1e-200, np.inf), (1e200, 1, np.inf)])
+def test_renyi_at_its_limits(order, sigma, expected):
+    assert revealed_renyi(order, n=10, m=1, rounds=3, sigma=sigma) == expected
+
+
+def test_h_is_no_bound_against_a1_deep_in_the_tail():
+    """epsilon at delta = 1e-5 is larger than h allows, also by the 50-digit sum; at large delta h is the larger."""
+    n, m, epochs, sigma = 6000, 250, 20, 1.6
+    claimed = gaussian_dp.epsilon(1e-5, h_mu(epochs, sigma))
+    mixture = revealed(n=n, m=m, rounds=480, sigma=sigma)
+    assert exact_delta(float(claimed), n, m, 480, sigma) > 1.5e-5
+    assert mixture.epsilon(1e-5) > claimed + 0.9
+    assert mixture.epsilon(0.3) < gaussian_dp.epsilon(0.3, h_mu(epochs, sigma))
+
+
+@pytest.mark.parametrize(("question", "name"), [("delta", "epsilon"), ("epsilon", "delta"), ("tradeoff", "alpha")])
+def test_bad_arguments_of_the_mixture_are_named(question, name):
+    with pytest.raises(ValueError, match=rf"^{name} "):
+        getattr(revealed(n=10, m=1, rounds=1, sigma=1), question)(-1)

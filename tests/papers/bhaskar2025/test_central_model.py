@@ -9,7 +9,7 @@ from dpfl.reporting.results import Results
 
 CENTRAL = "table == 5 and clients == 1"
 SCATTER = f"{CENTRAL} and model in ['scatter_linear', 'scatter_cnn']"
-OLDER = {"learning_rate": 0.1, "momentum": 0.9, "clip_norm": 0.1}
+OLDER = {"learning_rate": 0.1, "momentum": 0.9, "clip_norm": 0.1, "local_epochs": 20, "rounds": 1}
 
 
 @pytest.fixture

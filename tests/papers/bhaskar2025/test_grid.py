@@ -86,13 +86,33 @@ def test_what_the_rate_rules_count_is_trained_with_every_candidate():
 
 def test_the_central_model_is_tried_three_ways_in_the_cells_that_the_rule_counts():
     found: dict[tuple[str, str], dict[str, set[int]]] = {}
-    for job in expanded(only={"clients": [1]}):
-        reading = reading_of({**job.settings, "study": job.settings.get("study", "")})
+    for job in expanded(only={"clients": [1], "study": ["central_model"]}):
+        reading = reading_of({**job.settings, **job.cells[0]})
         cell = found.setdefault((job.dataset, job.settings["model"]), {})
         cell.setdefault(reading, set()).update(job.seeds)
         assert reading != "older" or job.settings["clip_norm"] == 0.1
     for key in COUNTED:
         assert len(set.intersection(*(found[key][reading] for reading in READINGS))) == 3, key
+
+
+def test_what_decides_comes_before_what_is_published():
+    studies = [job.settings.get("study", "none") for job in expanded()]
+    deciding = [place for place, study in enumerate(studies) if study in ("open_settings", "central_model")]
+    assert deciding and max(deciding) < studies.index("none")
+
+
+def test_every_run_of_the_texts_reading_has_a_published_partner_with_the_same_optimiser():
+    same = ("dataset", "model", "clients", "batch_size", "learning_rate", "momentum")
+
+    def runs(study):
+        return {
+            (*(job.settings[name] for name in same), cell["epsilon"], cell["local_epochs"], seed)
+            for job in expanded(only={"study": [study]})
+            for cell in job.cells
+            for seed in job.seeds
+        }
+
+    assert runs("readings") and runs("readings") <= runs("none")
 
 
 def test_every_difference_is_switched_alone_and_all_together_beside_published_seeds():

@@ -110,7 +110,9 @@ def test_seeds_that_scatter_widen_the_tolerance(tried):
     cells = rows_of(tried({BEST: 3.0}, noise_pct=4.0), "fashion_mnist")
     own = cells[(cells["learning_rate"] == 0.1) & (cells["momentum"] == 0.5) & (cells["plain_batches"] == "fixed")]
     half = stats.t.ppf(0.975, 2) * own["sd_pct"] * math.sqrt(1 / 3 + 1 / 10)
-    assert own["tolerance_pct"].tolist() == pytest.approx(half.clip(lower=2.0).tolist()) and (half > 2).any()
+    wide = half > 10  # takes in nearly anything, and explains nothing
+    assert own["tolerance_pct"].tolist() == pytest.approx(half.mask(wide, 2.0).clip(lower=2.0).tolist())
+    assert wide.any() and (half[~wide] > 2).any()
 
 
 def test_cifar10_has_one_seed_and_five_points(tried):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.contraction.federated import release_epsilon
-from dpfl.accounting.contraction.pnsgd import Law, worst_epsilon
+from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, NoisyPass, worst_epsilon
 from dpfl.provenance.audit.numbers import Hidden, hidden_epsilon
 
 DELTA = 1e-5
@@ -31,8 +31,8 @@ def test_the_recursion_is_the_closed_form_of_the_federated_algorithm(
     theory = {"radius": radius, "smoothness": 0.25 + convexity, "strong_convexity": convexity, "first_stop": first}
     run = Hidden(noise_multiplier=noise, rounds=rounds, batch_size=batch, step=step, lipschitz=1.0, **theory)
     eta = [1 / (convexity * t) for t in range(1, rounds + 1)] if step is None else step
-    sizes = {"n": rounds * batch, "m": batch, "sigma": noise / math.sqrt(batch), "eta": eta}
-    known = release_epsilon(DELTA, lipschitz=1.0, **sizes, **theory)
+    release = FederatedRelease(n=rounds * batch, m=batch, eta=eta, lipschitz=1.0, **theory)
+    known = release_epsilon(DELTA, release, sigma=noise / math.sqrt(batch))
     assert hidden_epsilon(run, DELTA) == pytest.approx(known, rel=1e-6, abs=1e-7)
 
 
@@ -47,7 +47,7 @@ def test_the_recursion_is_the_worst_place_of_the_one_pass_algorithm_and_other_no
     )  # fmt: skip
     scale = 0.5 / (math.sqrt(2) if run.laplace else 1.0)
     theory = {"eta": 0.1, "lipschitz": 1.0, "smoothness": 0.4, "strong_convexity": 0.1, "diameter": 0.6}
-    known = worst_epsilon(DELTA, law=law, scale=scale, n=300, permuted=permuted, random_stop=stops, **theory)
+    known = worst_epsilon(DELTA, NoisyPass(300, law, permuted=permuted, random_stop=stops, **theory), scale=scale)
     assert hidden_epsilon(run, DELTA) == pytest.approx(known, rel=1e-6)
     for change in (0.95, 1.05):
         other = hidden_epsilon(replace(run, noise_multiplier=change * 0.5), DELTA)

@@ -74,6 +74,18 @@ def press(driver, *keys):
         ActionChains(driver).send_keys(key).perform()
 
 
+def turn_to(driver, name):
+    """Follow a link to a place."""
+    driver.execute_script("location.hash = arguments[0]", name)
+    driver.execute_async_script("setTimeout(arguments[0], 200)")
+
+
+def unfold(driver):
+    """Show all sections, and all that is folded in them."""
+    driver.execute_script("document.querySelectorAll('main > section').forEach(each => { each.hidden = false; })")
+    driver.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+
+
 def focused(driver):
     """What has the keyboard."""
     return driver.switch_to.active_element
@@ -101,10 +113,30 @@ def test_the_first_screen_says_what_it_is_and_a_strangers_text_stays_text(browse
     assert browser.execute_script("return getComputedStyle(arguments[0]).backgroundColor", first) != "rgba(0, 0, 0, 0)"
 
 
+def test_one_section_is_shown_at_a_time_and_a_link_turns_to_another(browser):
+    def shown():
+        sections = browser.find_elements("css selector", "main > section")
+        marked = browser.find_elements("css selector", "nav [aria-current]")
+        return [each.get_attribute("id") for each in sections if each.is_displayed()], [each.text for each in marked]
+
+    assert shown() == (["overview"], ["Overview"])
+    browser.find_element("css selector", "nav a[href='#bhaskar2025']").click()
+    assert shown() == (["bhaskar2025"], ["Bhaskar 2025"])
+    turn_to(browser, "claims")
+    browser.find_element("css selector", "#claims-table tbody a").click()
+    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    assert shown() == (["asoodeh2020"], ["Asoodeh 2020"])
+    browser.back()
+    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    assert shown() == (["claims"], ["Claims"])
+    turn_to(browser, "nowhere")
+    assert shown() == (["claims"], ["Claims"])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_nothing_sticks_out_of_the_window(browser, size):
     show(browser, *size)
-    browser.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    unfold(browser)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
 
 
@@ -113,7 +145,7 @@ def test_nothing_sticks_out_of_the_window(browser, size):
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[2]])
 def test_axe_finds_nothing_serious(browser, size, scheme):
     show(browser, *size, scheme)
-    browser.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    unfold(browser)
     browser.execute_script(AXE.read_text(encoding="utf-8"))
     found = browser.execute_async_script(
         "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then(r => done(r.violations.map("
@@ -130,12 +162,12 @@ def test_a_square_leads_to_the_claim_and_unfolds_nothing_else(browser):
 
 
 def test_a_link_into_a_fold_opens_it(browser):
-    browser.execute_script("location.hash = 'trace-table-bhaskar2025-table_2'")
-    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    turn_to(browser, "trace-table-bhaskar2025-table_2")
     assert browser.find_element("id", "trace-table-bhaskar2025-table_2").get_attribute("open") is not None
 
 
 def test_a_wide_table_says_that_it_scrolls_and_keeps_its_first_column(browser):
+    turn_to(browser, "bhaskar2025")
     wide = browser.find_element("css selector", "#table-bhaskar2025-table_2 .scroll")
     line = wide.find_element("xpath", "preceding-sibling::*[1]")
     assert not line.is_displayed()
@@ -152,6 +184,7 @@ def test_a_wide_table_says_that_it_scrolls_and_keeps_its_first_column(browser):
 
 
 def test_a_column_sorts_as_numbers_up_and_down(browser):
+    turn_to(browser, "bhaskar2025")
     table = browser.find_element("css selector", "#table-bhaskar2025-table_2 table.sortable")
     titles = [each.text.strip(" ↕↑↓") for each in table.find_elements("css selector", "thead th")]
     index = titles.index("difference, points")
@@ -167,6 +200,7 @@ def test_a_column_sorts_as_numbers_up_and_down(browser):
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[2]])
 def test_typing_a_verdict_keeps_its_claims(browser, size):
     show(browser, *size)
+    turn_to(browser, "claims")
     browser.find_element("id", "filter").send_keys("refuted")
     rows = browser.find_elements("css selector", "#claims-table tbody tr")
     assert [row.is_displayed() for row in rows].count(True) == 2
@@ -174,6 +208,7 @@ def test_typing_a_verdict_keeps_its_claims(browser, size):
 
 
 def test_a_phrase_is_looked_for_as_it_stands_and_else_its_words(browser):
+    turn_to(browser, "claims")
     rows = browser.find_elements("css selector", "#claims-table tbody tr")
     texts = [" ".join(row.text.lower().split()) for row in rows]
     box = browser.find_element("id", "filter")
@@ -189,6 +224,7 @@ def test_a_phrase_is_looked_for_as_it_stands_and_else_its_words(browser):
 def test_a_row_gives_the_command_that_traces_it(browser):
     from selenium.webdriver.common.keys import Keys
 
+    turn_to(browser, "bhaskar2025")
     link = browser.find_element("css selector", "#table-bhaskar2025-table_2 a[data-where]")
     browser.execute_script("arguments[0].focus()", link)
     press(browser, Keys.ENTER)
@@ -227,4 +263,8 @@ def test_light_and_dark_differ_and_both_keep_the_verdicts_apart(browser):
 @pytest.mark.slow
 def test_it_prints(browser):
     paper = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
-    assert base64.b64decode(paper["data"]).startswith(b"%PDF")
+    content = base64.b64decode(paper["data"])
+    assert content.startswith(b"%PDF") and content.count(b"/Type /Page\n") > 5, (
+        "all sections, not the one that is shown"
+    )
+    assert [each.is_displayed() for each in browser.find_elements("css selector", "main > section")].count(True) == 1

@@ -1,4 +1,24 @@
-"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise."""
+"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise.
+
+Rounds of federated SGD in which every user takes part once, and the divergence that its last model keeps. A record is
+seen in round t with probability m/n. There it opens a divergence theta(head_t); every later round j multiplies it by
+theta(link_j). Everything is summed in logarithms, so neither T = 1e5 factors near 1 nor terms far below 1e-308 lose
+digits.
+
+Federated SGD with a trusted aggregator that releases only its last model (asoodeh2021, Algorithm 1). n users; each
+round takes m of them without replacement, averages their gradients, each with noise of standard deviation sigma_t per
+coordinate, steps by eta_t and projects on a ball of radius `radius`. Each user takes part once. Neighbours differ in
+one user's data (replace one). Common arguments: integers n >= m >= 1; eta, sigma > 0 scalars or schedules of T = n/m
+rounds; `lipschitz` >= 0 bounds every gradient's norm; `radius` >= 0 is in the model's unit. All functions return delta
+in the shape of `epsilon` and raise ValueError naming the argument.
+
+Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1. `strong_convexity` is lambda > 0; the
+noise sigma > 0 is one number; m must divide n (T = n/m rounds).
+
+Algorithm 1 of asoodeh2021 on regularised losses, released after a drawn round. The losses are l(w, x) +
+strong_convexity |w|^2/2 with l convex, `lipschitz` and smooth; `smoothness` > 0 is that of the sum, and its strong
+convexity is at least `strong_convexity` > 0. m must divide n, T = n/m.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +28,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction.kernels import contraction_factor, double_geometric, geometric
-from dpfl.accounting.numerics import Array, exponential, integer, power, probability, ratio, real, reals
+from dpfl.accounting.numerics import Array, exponential, integer, power, probability, ratio, real, reals, zero_between
 
 # Rounds of federated SGD in which every user takes part once, and the divergence that its last model keeps.
-#
-# A record is seen in round t with probability m/n. There it opens a divergence theta(head_t); every later round j
-# multiplies it by theta(link_j). Everything is summed in logarithms, so neither T = 1e5 factors near 1 nor terms far
-# below 1e-308 lose digits.
 
 _BLOCK = 1 << 20  # elements of an (epsilon, round) table in memory at once
 
@@ -124,7 +139,7 @@ def stopped_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter
     log_rate = -math.log(stops) - math.log(total)
 
     def closed_form(epsilon: Array) -> Array:
-        kept = exponential(power(gaussian_dp.log_divergence(epsilon, link), np.float64(first)))
+        kept = exponential(power(gaussian_dp.log_divergence(epsilon, link), first))
         within = _geometric_at(geometric, epsilon, link, float(first)) * stops
         beyond = _geometric_at(double_geometric, epsilon, link, stops - 1.0)
         return gaussian_dp.log_divergence(epsilon, head) + np.log(within + kept * beyond) + log_rate
@@ -190,12 +205,6 @@ def _over_epsilon(epsilon: ArrayLike, rounds: Rounds, closed_form: Callable, gen
 
 
 # Federated SGD with a trusted aggregator that releases only its last model (asoodeh2021, Algorithm 1).
-#
-# n users; each round takes m of them without replacement, averages their gradients, each with noise of standard
-# deviation sigma_t per coordinate, steps by eta_t and projects on a ball of radius `radius`. Each user takes part once.
-# Neighbours differ in one user's data (replace one). Common arguments: integers n >= m >= 1; eta, sigma > 0 scalars or
-# schedules of T = n/m rounds; `lipschitz` >= 0 bounds every gradient's norm; `radius` >= 0 is in the model's unit.
-# All functions return delta in the shape of `epsilon` and raise ValueError naming the argument.
 
 
 def federated_delta(
@@ -265,9 +274,7 @@ def federated_unamplified_delta(epsilon: ArrayLike, *, n: int, m: int, sigma: fl
     return gaussian_dp.divergence(reals("epsilon", epsilon, at_least=0.0), head)
 
 
-# Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1; arguments as in `federated`.
-#
-# `strong_convexity` is lambda > 0; the noise sigma > 0 is one number; m must divide n (T = n/m rounds).
+# Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1.
 
 
 def federated_harmonic_delta(
@@ -288,7 +295,7 @@ def federated_harmonic_delta(
     Formal guarantee: (epsilon, delta)-DP of the last model, one user's data replaced; without `smoothness` under that
     assumption. Source: asoodeh2021 Corollary 1, first line of eq. (11), rederived.
     """
-    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
+    steps = harmonic_rounds(n, m, sigma, strong_convexity)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
     diameter = np.full(steps.eta.shape, 2.0 * radius)
     if smoothness is not None:
@@ -313,8 +320,11 @@ def federated_harmonic_bound(
     return probability(last_model(epsilon, read_rounds(n, m, smallest_step, sigma), lipschitz, 2.0 * radius))
 
 
-def _harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> Rounds:
-    """The T = n/m rounds with eta_t = 1/(lambda t)."""
+def harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> Rounds:
+    """Return the T = n/m rounds with eta_t = 1/(lambda t) and constant sigma > 0; lambda = `strong_convexity` > 0.
+
+    Raises ValueError naming the argument, m where it does not divide n. Source: asoodeh2021 Corollary 1.
+    """
     n, m = read_users(n, m)
     if n % m:
         raise ValueError(f"m must divide n for the steps 1/(lambda t), got n = {n} and m = {m}")
@@ -323,10 +333,7 @@ def _harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> R
     return read_rounds(n, m, eta, real("sigma", sigma, above=0.0))
 
 
-# Algorithm 1 of asoodeh2021 on regularised losses, released after a drawn round; arguments as in `federated`.
-#
-# The losses are l(w, x) + strong_convexity |w|^2/2 with l convex, `lipschitz` and smooth; `smoothness` > 0 is that of
-# the sum, and its strong convexity is at least `strong_convexity` > 0. m must divide n, T = n/m.
+# Algorithm 1 of asoodeh2021 on regularised losses, released after a drawn round.
 
 _LEAST = 1e-300
 _LOG_SIGMA_RANGE = 60.0
@@ -354,50 +361,72 @@ def step_diameter(
     return np.minimum(np.minimum(any_step, convex), strong)
 
 
-def federated_release_delta(
-    epsilon: ArrayLike,
-    *,
-    n: int,
-    m: int,
-    eta: ArrayLike,
-    sigma: ArrayLike,
-    lipschitz: float,
-    radius: float,
-    smoothness: float,
-    strong_convexity: float,
-    first_stop: int,
-) -> Array:
-    """Return delta at `epsilon` of the model after tau ~ uniform{first_stop..T} rounds; first_stop = T is the last.
+@dataclass(frozen=True)
+class FederatedRelease:
+    """A run whose model is released after tau ~ uniform{`first_stop`..T} rounds; first_stop = T is the last model.
+
+    `n` users, `m` a round, which divides n; `eta` > 0, one step size or T; `lipschitz` >= 0 and `smoothness` > 0 of
+    the losses, which are `strong_convexity`-strongly convex (>= 0); `radius` >= 0 of the ball. Raises ValueError
+    naming the field.
+    """
+
+    n: int
+    m: int
+    eta: ArrayLike
+    lipschitz: float
+    radius: float
+    smoothness: float
+    strong_convexity: float
+    first_stop: int
+
+    def __post_init__(self) -> None:
+        rounds = self.rounds(1.0)
+        first = integer("first_stop", self.first_stop, at_least=1)
+        if first > rounds.whole_count():
+            raise ValueError(f"first_stop must be at most n/m = {rounds.whole_count()}, got {first}")
+        self.diameter()
+
+    def rounds(self, sigma: ArrayLike) -> Rounds:
+        """Return the rounds with that noise, `sigma` > 0, one or T of them. Raises ValueError naming it."""
+        return read_rounds(self.n, self.m, self.eta, sigma)
+
+    def diameter(self) -> Array:
+        """Return `step_diameter` of the step sizes, in the shape of `eta`."""
+        return step_diameter(
+            self.eta,
+            radius=self.radius,
+            lipschitz=self.lipschitz,
+            smoothness=self.smoothness,
+            strong_convexity=self.strong_convexity,
+        )
+
+
+def federated_release_delta(epsilon: ArrayLike, release: FederatedRelease, *, sigma: ArrayLike) -> Array:
+    """Return delta at `epsilon` of a released model, noise `sigma` > 0, one or T of them.
 
     Formal guarantee: (epsilon, delta)-DP for one user's data replaced, for every step size: see `step_diameter`.
     Raises ValueError naming the argument. Source: asoodeh2021 Theorem 2, Corollary 3 and the remarks after them.
     """
-    rounds = read_rounds(n, m, eta, sigma)
-    first = integer("first_stop", first_stop, at_least=1)
-    if first > rounds.whole_count():
-        raise ValueError(f"first_stop must be at most n/m = {rounds.whole_count()}, got {first}")
-    constants = {"radius": radius, "lipschitz": lipschitz, "smoothness": smoothness}
-    diameter = step_diameter(rounds.eta, strong_convexity=strong_convexity, **constants)
-    return probability(stopped_model(epsilon, rounds, lipschitz, diameter, first=first))
+    rounds, first = release.rounds(sigma), int(release.first_stop)
+    return probability(stopped_model(epsilon, rounds, release.lipschitz, release.diameter(), first=first))
 
 
-def release_epsilon(delta: float, *, n: int, m: int, sigma: float, lipschitz: float, **release) -> float:
-    """Return the least epsilon at which `federated_release_delta` is at most `delta` in (0, 1), constant sigma.
+def release_epsilon(delta: float, release: FederatedRelease, *, sigma: float) -> float:
+    """Return the least epsilon at which `federated_release_delta` is at most `delta` in (0, 1), constant `sigma`.
 
-    Never above that of one round alone. Other arguments as in `federated_release_delta`. Raises ValueError naming the
-    argument. Formal guarantee: that of `federated_release_delta`. Source: asoodeh2021 Theorem 2 and Corollary 3, solved
-    for epsilon.
+    Never above that of one round alone. Raises ValueError naming the argument. Formal guarantee: that of
+    `federated_release_delta`. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
-    values = {"n": n, "m": m, "sigma": sigma, "lipschitz": lipschitz} | release
-    alone = round_epsilon(delta, m=m, sigma=sigma, lipschitz=lipschitz)
+    alone = round_epsilon(delta, m=release.m, sigma=sigma, lipschitz=release.lipschitz)
 
     def excess(epsilon: float) -> float:
-        return math.log(max(float(federated_release_delta(epsilon, **values)), _LEAST)) - math.log(delta)
+        spent = float(federated_release_delta(epsilon, release, sigma=sigma))
+        return math.log(max(spent, _LEAST)) - math.log(delta)
 
     if excess(0.0) <= 0.0:
         return 0.0
-    return alone if excess(alone) >= 0.0 else _safe(excess, brentq(excess, 0.0, alone, xtol=1e-12))
+    return alone if excess(alone) >= 0.0 else _safe(excess, zero_between(excess, 0.0, alone, xtol=1e-12))
 
 
 def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> float:
@@ -413,19 +442,18 @@ def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> fl
     return float(gaussian_dp.epsilon(delta, _move(m, lipschitz) / sigma))
 
 
-def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: float, **release) -> float:
+def release_sigma(epsilon: float, delta: float, release: FederatedRelease) -> float:
     """Return the least constant sigma at which `federated_release_delta`(epsilon) is at most `delta`.
 
-    epsilon >= 0, 0 < delta < 1, lipschitz > 0; other arguments as there. On the safe side of the root. Formal
-    guarantee: with that noise the release is (epsilon, `delta`)-DP, as `federated_release_delta` has it. Raises
-    ValueError naming the argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
+    epsilon >= 0, 0 < delta < 1, lipschitz > 0. On the safe side of the root. Formal guarantee: with that noise the
+    release is (epsilon, `delta`)-DP, as `federated_release_delta` has it. Raises ValueError naming the argument.
+    Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
-    values = {"n": n, "m": m, "lipschitz": real("lipschitz", lipschitz, above=0.0)} | release
-    upper = math.log(round_sigma(epsilon, delta, m=m, lipschitz=lipschitz))
+    upper = math.log(round_sigma(epsilon, delta, m=release.m, lipschitz=release.lipschitz))
 
     def excess(log_sigma: float) -> float:
-        spent = float(federated_release_delta(epsilon, sigma=math.exp(log_sigma), **values))
+        spent = float(federated_release_delta(epsilon, release, sigma=math.exp(log_sigma)))
         return math.log(max(spent, _LEAST)) - math.log(delta)
 
     if excess(upper) >= 0.0:
@@ -435,7 +463,7 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
         lower -= 1.0
         if lower < upper - _LOG_SIGMA_RANGE:
             raise ValueError(f"delta: any sigma attains {delta} at epsilon {epsilon}")
-    return math.exp(_safe(excess, brentq(excess, lower, upper, xtol=1e-12)))
+    return math.exp(_safe(excess, zero_between(excess, lower, upper, xtol=1e-12)))
 
 
 def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> float:
@@ -488,12 +516,12 @@ def federated_sigma(
     read_rounds(n, m, eta, 1.0)
 
     def excess(log_sigma: float) -> float:
-        """log delta above the target; floored, because brentq needs finite ends."""
+        """log delta above the target; floored, because the search needs finite ends."""
         rounds = read_rounds(n, m, eta, math.exp(log_sigma))
         return max(float(last_model(epsilon, rounds, lipschitz, 2.0 * radius)) - math.log(delta), -1e300)
 
     start = float(np.clip(math.log(2.0 * lipschitz) - 0.5 * math.log(m), -_LOG_RANGE, _LOG_RANGE))
-    sigma = math.exp(brentq(excess, *_bracket(excess, start), xtol=1e-15, rtol=4.0 * _SPACING))
+    sigma = math.exp(zero_between(excess, *_bracket(excess, start), xtol=1e-15, rtol=4.0 * _SPACING))
     step = _SPACING
     while federated_delta(epsilon, n=n, m=m, eta=eta, sigma=sigma, lipschitz=lipschitz, radius=radius) > delta:
         sigma *= 1.0 + step
@@ -516,7 +544,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
     return ends[0], ends[1]
 
 
-# Algorithm 1 of asoodeh2021 stopped after a random round; arguments as in `federated`, m must divide n.
+# Algorithm 1 of asoodeh2021 stopped after a random round; m must divide n.
 
 
 def federated_random_stop_delta(

@@ -1,4 +1,9 @@
-"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences."""
+"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences.
+
+Sums of powers of a contraction factor, stable from a factor of 0 to one that rounds to 1. Every function takes the
+factor x twice, as log x and as gap = 1 - x, because float64 keeps neither from the other. `terms` may be fractional
+(the closed form of asoodeh2021 Theorem 2 is drawn at T = 10/3).
+"""
 
 from __future__ import annotations
 
@@ -63,21 +68,18 @@ def _step(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) ->
 
 
 # Sums of powers of a contraction factor, stable from a factor of 0 to one that rounds to 1.
-#
-# Every function takes the factor x twice, as log x and as gap = 1 - x, because float64 keeps neither from the other.
-# `terms` may be fractional (the closed form of asoodeh2021 Theorem 2 is drawn at T = 10/3).
 
 _FEW = 1e-2  # below this terms * gap the direct double sum cancels and its series takes over
 _SERIES_TERMS = 7
 
 
-def geometric(log_factor: Array, gap: Array, terms: Array) -> Array:
+def geometric(log_factor: ArrayLike, gap: ArrayLike, terms: ArrayLike) -> Array:
     """Sum 1 + x + ... + x^(terms - 1) = (1 - x^terms)/(1 - x); `terms` itself at x = 1. Shapes broadcast.
 
     Source: elementary; the sum over rounds of asoodeh2021 Theorem 2.
     """
-    shape = np.broadcast(log_factor, gap, terms).shape
-    limit = np.array(np.broadcast_to(terms, shape), dtype=np.float64)
+    log_factor, gap, terms = (np.asarray(value, dtype=np.float64) for value in (log_factor, gap, terms))
+    limit = np.array(np.broadcast_to(terms, np.broadcast(log_factor, gap, terms).shape))
     with np.errstate(invalid="ignore", over="ignore"):
         vanished = -np.expm1(terms * log_factor)
     return np.divide(vanished, gap, out=limit, where=(gap > 0.0) & (terms > 0.0))

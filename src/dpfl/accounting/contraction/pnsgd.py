@@ -1,13 +1,39 @@
-"""Projected noisy SGD by contraction (asoodeh2020): orders, stopping, Renyi comparators, and excess risk."""
+"""Projected noisy SGD by contraction (asoodeh2020): orders, stopping, Renyi comparators, and excess risk.
+
+Comparators of Theorem 4 of asoodeh2020: Renyi and Gaussian-DP amplification by iteration. None of these needs a bounded
+set: they carry the record's influence forward by shifting the two processes towards each other over the remaining n - i
+steps.
+
+Projected noisy SGD that takes its n records in a fixed order and releases only the last model (asoodeh2020). Common
+arguments, all broadcasting: `i` the place (1..n) of the record in which neighbours differ (replace one); `eta` > 0 the
+step size; `sigma` (Gaussian, a coordinate) or `scale` (Laplace, variance 2 scale^2) > 0 the noise added to each
+gradient; `lipschitz` >= 0; `smoothness` > 0; `strong_convexity` in [0, smoothness]; `diameter` >= 0 of the compact
+convex set projected on. All functions raise ValueError naming the argument, also for eta > 2/(smoothness +
+strong_convexity), where the theorems do not hold.
+
+Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps. Theorem 5 of asoodeh2020 needs a
+bounded set; the Renyi route of feldman2018, its comparator, does not.
+
+Projected noisy SGD by place of the record, and what a secret order or a random stop makes of it (asoodeh2020). A record
+that differs at place j contributes delta_j = first * kept^(n - j) to the last model. A stop after tau ~ uniform{1..n}
+steps averages over the later steps that are left; a secret uniform permutation of the records averages over places, by
+joint convexity of the divergence (the variant that the paper names and leaves open).
+
+Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence. The noise of a round is an average of m
+vectors of `dimension` coordinates with standard deviation sigma each, so its squared norm is dimension sigma^2/m on
+average. The printed bounds have sigma^2/m, right for one coordinate only. Every function raises ValueError naming the
+argument.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import digamma
 
 from dpfl.accounting import gaussian_dp
@@ -17,6 +43,7 @@ from dpfl.accounting.contraction.kernels import contraction_factor, contraction_
 from dpfl.accounting.numerics import (
     Array,
     exponential,
+    falling_zero,
     integer,
     integers,
     member,
@@ -26,6 +53,7 @@ from dpfl.accounting.numerics import (
     ratio,
     real,
     reals,
+    zero_between,
 )
 
 # From a Renyi divergence that is linear in its order, D_alpha <= alpha kappa, to delta.
@@ -75,9 +103,6 @@ def _tight(epsilon: Array, kappa: Array) -> Array:
 
 
 # Comparators of Theorem 4 of asoodeh2020: Renyi and Gaussian-DP amplification by iteration.
-#
-# Arguments as in `pnsgd_fixed_order`. None of these needs a bounded set: they carry the record's influence forward by
-# shifting the two processes towards each other over the remaining n - i steps.
 
 _LOG_2 = np.log(2.0)
 
@@ -200,19 +225,10 @@ def iteration_renyi(order: ArrayLike, *, n: ArrayLike, distance: ArrayLike, sigm
     order alpha > 1, integer n >= 1, distance >= 0 between the starts, sigma > 0 per coordinate. Raises ValueError
     naming the argument. Exact for translations. Source: asoodeh2020 eq. (3) with the square that its print lacks.
     """
-    order, n, distance, sigma = _iteration(order, n, distance, sigma)
+    order, n = reals("order", order, above=1.0), integers("n", n, at_least=1)
+    distance, sigma = reals("distance", distance, at_least=0.0), reals("sigma", sigma, above=0.0)
     with np.errstate(over="ignore"):
         return order * (distance / sigma) ** 2 / (2.0 * n)
-
-
-def _iteration(order: ArrayLike, n: ArrayLike, distance: ArrayLike, sigma: ArrayLike) -> tuple[Array, ...]:
-    """Check the arguments of eq. (3)."""
-    return (
-        reals("order", order, above=1.0),
-        integers("n", n, at_least=1),
-        reals("distance", distance, at_least=0.0),
-        reals("sigma", sigma, above=0.0),
-    )
 
 
 def _log_optimal(
@@ -241,12 +257,6 @@ def _log_first(lipschitz: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 # Projected noisy SGD that takes its n records in a fixed order and releases only the last model (asoodeh2020).
-#
-# Common arguments, all broadcasting: `i` the place (1..n) of the record in which neighbours differ (replace one); `eta`
-# > 0 the step size; `sigma` (Gaussian, a coordinate) or `scale` (Laplace, variance 2 scale^2) > 0 the noise added to
-# each gradient; `lipschitz` >= 0; `smoothness` > 0; `strong_convexity` in [0, smoothness]; `diameter` >= 0 of the
-# compact convex set projected on. All functions raise ValueError naming the argument, also for
-# eta > 2/(smoothness + strong_convexity), where the theorems do not hold.
 
 
 def pnsgd_gaussian_delta(
@@ -266,12 +276,9 @@ def pnsgd_gaussian_delta(
     Formal guarantee: theta(2L/sigma) theta(M diameter/(eta sigma))^(n-i); at i = n the Gaussian mechanism.
     Source: asoodeh2020 Theorem 4.
     """
-    epsilon = reals("epsilon", epsilon, at_least=0.0)
-    i, n = place(i, n)
     sigma = reals("sigma", sigma, above=0.0)
-    log_first = gaussian_dp.log_divergence(epsilon, first_shift(lipschitz, sigma))
-    log_later = gaussian_dp.log_divergence(epsilon, later_shift(eta, sigma, smoothness, strong_convexity, diameter))
-    return probability(log_first + power(log_later, n - i))
+    later = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
+    return _last_model_delta(gaussian_dp.log_divergence, epsilon, i, n, first_shift(lipschitz, sigma), later)
 
 
 def pnsgd_laplace_delta(
@@ -291,12 +298,9 @@ def pnsgd_laplace_delta(
     Formal guarantee: (1 - e^(eps/2 - L/v))_+ ((1 - e^(eps/2 - M (b-a)/(2 eta v)))_+)^(n-i) with v = `scale` and
     b - a = `diameter`; the empty product at i = n is 1. Source: asoodeh2020 Theorem 3.
     """
-    epsilon = reals("epsilon", epsilon, at_least=0.0)
-    i, n = place(i, n)
     scale = reals("scale", scale, above=0.0)
-    log_first = kernels.log_divergence(epsilon, first_shift(lipschitz, scale))
-    log_later = kernels.log_divergence(epsilon, later_shift(eta, scale, smoothness, strong_convexity, diameter))
-    return probability(log_first + power(log_later, n - i))
+    later = later_shift(eta, scale, smoothness, strong_convexity, diameter)
+    return _last_model_delta(kernels.log_divergence, epsilon, i, n, first_shift(lipschitz, scale), later)
 
 
 def pnsgd_laplace_pure_epsilon(
@@ -323,6 +327,20 @@ def pnsgd_laplace_pure_epsilon(
     return np.where(i < n, np.minimum(first, later), first)[()]
 
 
+def _last_model_delta(
+    log_divergence: Callable[[Array, Array], Array],
+    epsilon: ArrayLike,
+    i: ArrayLike,
+    n: ArrayLike,
+    first: Array,
+    later: Array,
+) -> Array:
+    """The divergence that step i opens, times that of each of the n - i later ones."""
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
+    i, n = place(i, n)
+    return probability(log_divergence(epsilon, first) + power(log_divergence(epsilon, later), n - i))
+
+
 def first_shift(lipschitz: ArrayLike, noise: Array) -> Array:
     """Ratio 2L/noise: how far apart the differing record may push its own step, in units of the noise.
 
@@ -342,9 +360,7 @@ def later_shift(
     return ratio(factor * reals("diameter", diameter, at_least=0.0), reals("eta", eta), noise)
 
 
-# Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps; see `pnsgd_fixed_order`.
-#
-# Theorem 5 of asoodeh2020 needs a bounded set; the Renyi route of feldman2018, its comparator, does not.
+# Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps.
 
 
 def pnsgd_random_stop_delta(
@@ -424,10 +440,6 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
 
 
 # Projected noisy SGD by place of the record, and what a secret order or a random stop makes of it (asoodeh2020).
-#
-# A record that differs at place j contributes delta_j = first * kept^(n - j) to the last model. A stop after
-# tau ~ uniform{1..n} steps averages over the later steps that are left; a secret uniform permutation of the records
-# averages over places, by joint convexity of the divergence (the variant that the paper names and leaves open).
 
 _LEAST = 1e-300
 _LOG_SCALE_RANGE = 60.0
@@ -442,72 +454,91 @@ class Law(StrEnum):
     """Scale `scale`, one-dimensional models only."""
 
 
-def place_deltas(
-    epsilon: float, *, n: int, law: Law, scale: float, permuted: bool = False, random_stop: bool = False, **theory
-) -> Array:
-    """Return delta at `epsilon` of the record at each place 1..n of the data set, shape (n,).
+@dataclass(frozen=True)
+class NoisyPass:
+    """One pass over `n` records with noise of that `law` on every gradient, and what is released of it.
 
-    `theory`: eta, lipschitz, smoothness, strong_convexity, diameter as in `pnsgd_fixed_order`, one each. No options:
-    Theorem 4 (Gaussian) or 3 (Laplace); `random_stop` gives (1/n) sum of those from the record's place on, Theorem 5
-    before its last step; `permuted` gives every record the mean over places. Formal guarantee: (epsilon, delta_i)-DP
-    for replacing record i; with `permuted` or `random_stop` while order or stopping time stay secret.
+    `eta`, `lipschitz`, `smoothness`, `strong_convexity` and `diameter` are those of `pnsgd_gaussian_delta`, one each.
+    `permuted`: the order of the records is drawn and secret. `random_stop`: the pass stops after tau ~ uniform{1..n}
+    steps, secret too. Raises ValueError naming the field.
+    """
+
+    n: int
+    law: Law
+    eta: float
+    lipschitz: float
+    smoothness: float
+    strong_convexity: float
+    diameter: float
+    permuted: bool = False
+    random_stop: bool = False
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, at_least=1)
+        member("law", Law, self.law)
+        real("lipschitz", self.lipschitz, at_least=0.0)
+        real("diameter", self.diameter, at_least=0.0)
+        names = ("eta", "smoothness", "strong_convexity")
+        contraction_factor(*(real(name, getattr(self, name)) for name in names))
+
+
+def place_deltas(epsilon: float, run: NoisyPass, *, scale: float) -> Array:
+    """Return delta at `epsilon` of the record at each place 1..n of the data set, shape (n,), noise of that `scale`.
+
+    In a public order, of the last model: Theorem 4 (Gaussian) or 3 (Laplace); a random stop gives (1/n) sum of those
+    from the record's place on, Theorem 5 before its last step; a permutation gives every record the mean over places.
+    Formal guarantee: (epsilon, delta_i)-DP for replacing record i, while a drawn order or stopping time stays secret.
     Raises ValueError naming the argument. Source: asoodeh2020 Theorems 3, 4 and 5; the mean over places is derived
     (joint convexity of the divergence).
     """
-    count = integer("n", n, at_least=1)
-    scale, theory = real("scale", scale, above=0.0), {name: real(name, value) for name, value in theory.items()}
-    positions = np.arange(1.0, count + 1.0)
-    if member("law", Law, law) is Law.GAUSSIAN:
-        deltas = pnsgd_gaussian_delta(epsilon, i=positions, n=count, sigma=scale, **theory)
+    count, scale = int(run.n), real("scale", scale, above=0.0)
+    place = {"i": np.arange(1.0, count + 1.0), "n": count}
+    constants = {"eta": run.eta, "lipschitz": run.lipschitz, "smoothness": run.smoothness}
+    kernel = {**constants, "strong_convexity": run.strong_convexity, "diameter": run.diameter}
+    if run.law == Law.GAUSSIAN:
+        deltas = pnsgd_gaussian_delta(epsilon, sigma=scale, **place, **kernel)
     else:
-        deltas = pnsgd_laplace_delta(epsilon, i=positions, n=count, scale=scale, **theory)
-    if random_stop:
+        deltas = pnsgd_laplace_delta(epsilon, scale=scale, **place, **kernel)
+    if run.random_stop:
         deltas = np.cumsum(deltas[::-1])[::-1] / count
-    return np.full(count, deltas.mean()) if permuted else deltas
+    return np.full(count, deltas.mean()) if run.permuted else deltas
 
 
-def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **run) -> float:
-    """Return the least epsilon at which no place has a delta above `delta` in (0, 1); keywords of `place_deltas`.
+def worst_epsilon(delta: float, run: NoisyPass, *, scale: float) -> float:
+    """Return the least epsilon at which no place has a delta above `delta` in (0, 1), noise of that `scale`.
 
-    Within 1e-9 above it. Formal guarantee: (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has
-    it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
+    Within 1e-9 above it; lipschitz > 0. Formal guarantee: (epsilon, `delta`)-DP for replacing any one record, as
+    `place_deltas` has it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
-    values = {"law": law, "scale": scale, "lipschitz": lipschitz} | run
-    alone = step_epsilon(delta, law=law, scale=scale, lipschitz=lipschitz)
+    alone = step_epsilon(delta, law=run.law, scale=scale, lipschitz=run.lipschitz)
 
     def excess(epsilon: float) -> float:
-        return _log(place_deltas(epsilon, **values).max()) - math.log(delta)
+        return _log(place_deltas(epsilon, run, scale=scale).max()) - math.log(delta)
 
-    if excess(0.0) <= 0.0:
-        return 0.0
-    if excess(alone) >= 0.0:
-        return alone
-    root = brentq(excess, 0.0, alone, xtol=1e-10)
-    return root if excess(root) <= 0.0 else min(alone, root + 1e-9)
+    return falling_zero(excess, alone, xtol=1e-10)
 
 
-def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float, **run) -> float:
+def calibrated_scale(epsilon: float, delta: float, run: NoisyPass) -> float:
     """Return the least scale at which every place's delta at `epsilon` > 0 is at most `delta` in (0, 1).
 
-    Keywords of `place_deltas`; within 1e-9 of the root, on its safe side. Raises ValueError naming the argument. Formal
-    guarantee: with that noise (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has it. Source:
+    Within 1e-9 of the root, on its safe side; lipschitz > 0. Raises ValueError naming the argument. Formal guarantee:
+    with that noise (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has it. Source:
     `place_deltas`, solved for the scale.
     """
     target = math.log(real("delta", delta, above=0.0, below=1.0))
     real("epsilon", epsilon, above=0.0)
-    upper = math.log(_step_scale(epsilon, delta, law, lipschitz))
+    upper = math.log(_step_scale(epsilon, delta, run.law, run.lipschitz))
 
     def excess(log_scale: float) -> float:
-        values = {"law": law, "lipschitz": lipschitz} | run
-        return _log(place_deltas(epsilon, scale=math.exp(log_scale), **values).max()) - target
+        return _log(place_deltas(epsilon, run, scale=math.exp(log_scale)).max()) - target
 
     lower = upper - 1.0
     while excess(lower) <= 0.0:
         upper, lower = lower, lower - 1.0
         if lower < -_LOG_SCALE_RANGE:
             raise ValueError(f"delta: any scale attains {delta} at epsilon {epsilon}")
-    root = upper if excess(upper) >= 0.0 else brentq(excess, lower, upper, xtol=1e-10)
+    root = upper if excess(upper) >= 0.0 else zero_between(excess, lower, upper, xtol=1e-10)
     return math.exp(root + 1e-9)
 
 
@@ -539,10 +570,6 @@ def _log(value: float) -> float:
 
 
 # Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
-#
-# The noise of a round is an average of m vectors of `dimension` coordinates with standard deviation sigma each, so its
-# squared norm is dimension sigma^2/m on average. The printed bounds have sigma^2/m, right for one coordinate only.
-# Every function raises ValueError naming the argument.
 
 
 def last_iterate_rate(

@@ -1,4 +1,9 @@
-"""Trade-off curves: duality, subsampling, segments of a run, adversaries, and closed forms for mu of DP-SGD."""
+"""Trade-off curves: duality, subsampling, segments of a run, adversaries, and closed forms for mu of DP-SGD.
+
+Closed forms for mu of a complete DP-SGD run: epochs, central limits, and the last epoch's smaller noise. sigma is the
+noise of a round in units of its sensitivity. For fixed-size batches the sensitivity is 2C, so sigma there is half the
+noise multiplier; for Poisson batches it is C.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +47,16 @@ def epsilon_delta(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDA
     (epsilon, delta)-DP if and only if it is f_{epsilon,delta}-DP. Raises ValueError naming the argument.
     Source: vandijk2023 section 4, with max for the printed min.
     """
-    steep, flat = _two_lines(alpha, epsilon, delta)
+    steep, flat = epsilon_delta_lines(alpha, epsilon, delta)
     return np.maximum(0.0, np.maximum(steep, flat))[()]
 
 
-def _two_lines(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> tuple[NDArray, NDArray]:
-    """1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha), without overflow."""
+def epsilon_delta_lines(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> tuple[NDArray, NDArray]:
+    """Return 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha), finite; shapes broadcast.
+
+    The lines whose maximum with 0 is `epsilon_delta`; below zero for certain the steep one counts as e^(epsilon/2)
+    alpha cut at 1. Raises ValueError naming the argument. Source: vandijk2023 section 4.
+    """
     alpha = reals("alpha", alpha, at_least=0, at_most=1)
     epsilon = reals("epsilon", epsilon, at_least=0, infinite=True)
     delta = reals("delta", delta, at_least=0, at_most=1)
@@ -318,7 +327,7 @@ def poisson_renyi(order: int, p: float, mu: float) -> float:
     with np.errstate(over="ignore", divide="ignore"):
         growth = k * (k - 1) / 2 * mu * mu
         terms = log_choose + k * np.log(p) + (order - k) * np.log1p(-p) + growth + np.log(-np.expm1(-growth))
-        return float(np.logaddexp(0.0, logsumexp(terms)) / (order - 1))
+        return float(np.logaddexp(0.0, np.asarray(logsumexp(terms))) / (order - 1))
 
 
 # Privacy of a DP-SGD run whose noise changes between segments of rounds, or is not Gaussian: fixed-size batches.
@@ -396,7 +405,7 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
             part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
         loss = PrivacyLossDistribution(part)
         composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)
-    return float(PrivacyLoss.of(composed).epsilon(failure))
+    return float(PrivacyLoss.of(composed).epsilon(failure))  # pyright: ignore[reportArgumentType]  # there is a segment
 
 
 def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: float, delta: float) -> float:
@@ -419,8 +428,9 @@ def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: fl
         low, high = low - 0.7, low
     if excess(high) > 0 or excess(low) < 0:
         raise ValueError(f"target_epsilon {target} is met by no sigma from {SIGMAS[0]} to {SIGMAS[1]}")
+    # As `zero_between`; the training digests keep this text until the runs are trained anew.
     result = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
-    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))
+    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))  # pyright: ignore[reportCallIssue, reportArgumentType, reportOperatorIssue]
 
 
 # The trade-off curve of a complete DP-SGD run, against each adversary and by each approximation.
@@ -452,12 +462,15 @@ class Guarantee(Protocol):
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """The least type II error at type I error alpha."""
+        ...
 
     def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """The delta at epsilon >= 0."""
+        ...
 
     def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
         """The smallest epsilon >= 0 at delta."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -553,9 +566,6 @@ _NODES, _WEIGHTS = roots_legendre(40)
 
 
 # Closed forms for mu of a complete DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
-#
-# sigma is the noise of a round in units of its sensitivity. For fixed-size batches the sensitivity is 2C, so
-# sigma there is half the noise multiplier; for Poisson batches it is C.
 
 
 def shuffled_mu(epochs: ArrayLike, sigma: ArrayLike, group_size: ArrayLike = 1) -> NDArray[np.float64]:

@@ -243,7 +243,7 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
 
     The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
     +inf to a dip at -turn, rises to a hump at +turn and falls from there on, so it can exceed epsilon twice.
-    Source: derived from vandijk2023 section 5.2.
+    Raises ValueError naming the argument. Source: derived from vandijk2023 section 5.2.
     """
     scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)
     shift = real("shift", shift, above=0)
@@ -379,7 +379,7 @@ class RevealedMixture:
 
         highest = np.max(mus * (ndtri(alpha)[..., None] + mus / 2), axis=-1)
         t = root(gap, 0.0, np.maximum(highest, 0.0), alpha)
-        return np.exp(logsumexp(log_w + log_ndtr(-t[..., None] / mus - mus / 2), axis=-1))
+        return np.exp(np.asarray(logsumexp(log_w + log_ndtr(-t[..., None] / mus - mus / 2), axis=-1)))
 
     def _used(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Logarithms of the weights, and the mus, of the components that are informative."""
@@ -438,10 +438,11 @@ def _one_epoch(n: int, m: int, group_size: int) -> NDArray[np.float64]:
                 both[j + k] += np.convolve(one[j], two[k])[: both.shape[1]]
         return both
 
-    batches, result, times = ways, None, n // m
+    batches, result, times = ways, np.zeros_like(ways), n // m
+    result[0, 0] = 1.0  # nobody in no batch
     while times:
         if times & 1:
-            result = batches if result is None else join(result, batches)
+            result = join(result, batches)
         times >>= 1
         if times:
             batches = join(batches, batches)
@@ -463,7 +464,7 @@ def revealed_renyi(order: ArrayLike, *, n: int, m: int, rounds: int, sigma: floa
     # ln(1 + x) with x = sum_j w_j (e^growth_j - 1), which may be tiny or overflow.
     with np.errstate(over="ignore", divide="ignore"):
         growth = (order * (order - 1))[..., None] * squares / 2 / sigma / sigma
-        gain = logsumexp(growth + np.log(-np.expm1(-growth)), b=one[squares], axis=-1)
+        gain = np.asarray(logsumexp(growth + np.log(-np.expm1(-growth)), b=one[squares], axis=-1))
     return (rounds * np.logaddexp(0.0, gain) / (order - 1))[()]
 
 

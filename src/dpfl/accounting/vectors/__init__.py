@@ -77,7 +77,7 @@ class Quantity:
 def quantities() -> dict[str, Quantity]:
     """Return all quantities by name. Source: each names its own; the definition of the format is the module's."""
     found = {}
-    for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
+    for file in sorted(resources.files(__name__).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".json"):
             for entry in json.loads(file.read_text(encoding="utf-8"))["quantities"]:
                 vectors = tuple(_vector(each) for each in entry.pop("vectors"))

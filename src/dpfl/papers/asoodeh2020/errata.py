@@ -12,8 +12,8 @@ from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.kernels import DiscretisedInterval
-from dpfl.accounting.contraction.pnsgd import _iteration, first_shift, later_shift
-from dpfl.accounting.numerics import Array, ratio, reals
+from dpfl.accounting.contraction.pnsgd import first_shift, later_shift
+from dpfl.accounting.numerics import Array, reals
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd, stopped_delta
 from dpfl.papers.asoodeh2020.figures import parameters, routes
 from dpfl.reporting.errata import Numbers
@@ -23,8 +23,8 @@ from dpfl.reporting.errata import Numbers
 
 def iteration_renyi_as_printed(order: ArrayLike, *, n: ArrayLike, distance: ArrayLike, sigma: ArrayLike) -> Array:
     """Return alpha distance/(2 n sigma^2), eq. (3) of asoodeh2020 as printed. Not a bound for distance > 1."""
-    order, n, distance, sigma = _iteration(order, n, distance, sigma)
-    return ratio(order * distance, 2.0 * n, sigma, sigma)
+    unsquared = np.sqrt(reals("distance", distance, at_least=0.0))
+    return contraction.iteration_renyi(order, n=n, distance=unsquared, sigma=sigma)
 
 
 def pnsgd_laplace_pure_epsilon_as_printed(

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import contraction, gaussian_dp
 from dpfl.accounting.contraction.kernels import contraction_factor
-from dpfl.accounting.contraction.pnsgd import Law, linear_renyi_delta, place_deltas, pnsgd_renyi_coefficient
-from dpfl.accounting.hidden_state import REPLACEMENT, diameter_in_shifts, place_energy, step_contraction
-from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.contraction.pnsgd import Law, NoisyPass, linear_renyi_delta, place_deltas, pnsgd_renyi_coefficient
+from dpfl.accounting.hidden_state import diameter_in_shifts, place_energy, step_contraction
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import by_element, integers, power, reals, root
 from dpfl.catalog import load
 from dpfl.convex.pnsgd import MEAN_INK, LossConstants
@@ -64,7 +64,7 @@ def one_pass_epsilons(
     later = integers("later_steps", later_steps, at_least=0)
     sigma, diameter = reals("sigma", sigma, above=0), reals("diameter", diameter, above=0)
     delta = reals("delta", delta, above=0, below=1)
-    first = REPLACEMENT * reals("lipschitz", lipschitz, above=0) / sigma
+    first = MOVES[Neighbouring.REPLACE_ONE] * reals("lipschitz", lipschitz, above=0) / sigma
     later, sigma, diameter, delta, first = np.broadcast_arrays(later, sigma, diameter, delta, first)
     alone = np.asarray(gaussian_dp.epsilon(delta, first))
     link = contraction_factor(eta, smoothness, strong_convexity) * diameter / (np.asarray(eta) * sigma)
@@ -203,12 +203,11 @@ POINT = ["dataset", "stand_in_for", "model", "users", "law", "order", "release",
 
 
 def theory(run: pd.Series) -> dict[str, Any]:
-    """Return the keywords of the accounting functions of one run."""
+    """Return the fields of the pass of one run, its law and what is released apart."""
     constants = LossConstants.of(run["model"], run["radius"], 0.0)
     return {
         "n": int(run["users"]),
         "eta": run["step"],
-        "scale": run["scale"],
         "lipschitz": constants.lipschitz,
         "smoothness": constants.smoothness,
         "strong_convexity": constants.strong_convexity,
@@ -238,7 +237,8 @@ def places(results: Results) -> pd.DataFrame:
         for variant in VARIANTS if law == Law.GAUSSIAN else ("last",):
             how = {"permuted": variant == "permuted", "random_stop": variant == "random"}
             for epsilon in EPSILONS if variant == "last" else (SHOWN_EPSILON,):
-                deltas = place_deltas(float(epsilon), law=Law(law), **how, **values)[-1 - later]
+                released = NoisyPass(law=Law(law), **how, **values)
+                deltas = place_deltas(float(epsilon), released, scale=run["scale"])[-1 - later]
                 row = {"law": law, "variant": variant, "n": values["n"], "step": run["step"], "scale": run["scale"]}
                 parts.append(pd.DataFrame({**row, "later": later, "epsilon": epsilon, "delta": deltas}))
     return pd.concat(parts, ignore_index=True)[columns]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.federated import _harmonic_rounds, last_model, non_negative
+from dpfl.accounting.contraction.federated import harmonic_rounds, last_model, non_negative
 from dpfl.accounting.contraction.kernels import DiscretisedInterval
 from dpfl.accounting.numerics import Array, probability
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
@@ -27,7 +27,7 @@ def federated_harmonic_delta_as_printed(
 
     It does not follow from Theorem 2 and falls below it where lambda j > 1. Source: asoodeh2021 Corollary 1.
     """
-    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
+    steps = harmonic_rounds(n, m, sigma, strong_convexity)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
     # link_j = diameter sqrt(m)/(eta_j sigma) with eta_j = 1/(lambda j): the root of eta_j gives the printed argument
     with np.errstate(over="ignore"):

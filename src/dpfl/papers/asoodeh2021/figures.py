@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.federated import release_epsilon, round_epsilon
+from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon, round_epsilon
 from dpfl.catalog import load
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
@@ -517,16 +517,17 @@ def hiding(results: Results) -> pd.DataFrame:
     """
     given = load(KEY).settings["hiding"]
     curvature = given["regularisation"]
-    theory = {"radius": given["radius"], "smoothness": CURVATURE + curvature, "strong_convexity": curvature}
+    ball = {"lipschitz": LIPSCHITZ, "radius": given["radius"]}
+    theory = {**ball, "smoothness": CURVATURE + curvature, "strong_convexity": curvature}
     rows = []
     for step in given["steps"]:
         for m in given["batch_sizes"]:
             for n in given["users"]:
                 for multiplier in given["noise_multipliers"]:
                     sigma = multiplier * LIPSCHITZ / math.sqrt(m)
-                    run = {"m": m, "sigma": sigma, "lipschitz": LIPSCHITZ}
-                    last = release_epsilon(given["delta"], n=n, eta=step, first_stop=n // m, **run, **theory)
-                    every = round_epsilon(given["delta"], **run)
+                    run = FederatedRelease(n=n, m=m, eta=step, first_stop=n // m, **theory)
+                    last = release_epsilon(given["delta"], run, sigma=sigma)
+                    every = round_epsilon(given["delta"], m=m, sigma=sigma, lipschitz=LIPSCHITZ)
                     rows.append((step, m, n, multiplier, last, every, every / last if last > 0 else math.inf))
     names = ["step", "m", "n", "noise_multiplier", "epsilon_last_model", "epsilon_all_models", "gain"]
     return pd.DataFrame(rows, columns=names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -106,7 +107,7 @@ def _by_round(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _bounds(cell) -> tuple[float, float, float]:
+def _bounds(cell: Any) -> tuple[float, float, float]:
     """Return the bounds of one row of `distance_cells`."""
     if cell.reference != NOISELESS or cell.round != FIRST:
         return math.nan, math.nan, math.nan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
@@ -100,7 +101,7 @@ def _columns(points: pd.DataFrame) -> list[tuple[str, str]]:
     return sorted(known, key=lambda pair: (pair[1] != "mean", list(NOISES).index(pair[0])))
 
 
-def _label_loss(axis) -> None:
+def _label_loss(axis: Axes) -> None:
     """Label an axis of losses, large ones in millions."""
     unit = _MILLION if axis.get_ylim()[1] > _MILLION else 1.0
     axis.yaxis.set_major_formatter(lambda value, _: f"{value / unit:g}")
@@ -191,7 +192,7 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _errors(axis, task: pd.DataFrame) -> None:
+def _errors(axis: Axes, task: pd.DataFrame) -> None:
     """Draw the errors of one (M, R) as thin lines, without privacy dotted."""
     known = set(axis.get_legend_handles_labels()[1])
     for number, (algorithm, name) in enumerate(_NAMES.items()):
@@ -205,7 +206,7 @@ def _errors(axis, task: pd.DataFrame) -> None:
             known.add(label)
 
 
-def _gap(axis, task: pd.DataFrame, shift: float, look: dict[str, object]) -> None:
+def _gap(axis: Axes, task: pd.DataFrame, shift: float, look: dict[str, object]) -> None:
     """Draw local's error less minibatch's within trials against epsilon times `shift`, where both were run."""
     rows = task[(task["epsilon"] < math.inf) & (task["algorithm"] == "local")].dropna(subset="difference_pct")
     rows = rows.sort_values("epsilon")
@@ -217,7 +218,7 @@ def _noises(points: pd.DataFrame) -> list[str]:
     return [noise for noise in NOISES if noise in set(points["noise"])]
 
 
-def _panel(axis, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> None:
+def _panel(axis: Axes, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> None:
     """Draw the two private curves with bars, and their references as lines."""
     for number, (algorithm, name) in enumerate(_NAMES.items()):
         rows = task[task["algorithm"] == algorithm]
@@ -232,14 +233,14 @@ def _panel(axis, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> 
     axis.set_ylim(bottom=0)
 
 
-def _baselines(axis, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> None:
+def _baselines(axis: Axes, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> None:
     """Draw the baselines as thin lines."""
     for number, (baseline, name) in enumerate(baselines.items()):
         for value in task[task["algorithm"] == baseline][metric]:
             axis.axhline(value, color=style.BLACK, linestyle=("--", "-")[number], linewidth=0.8, label=name)
 
 
-def _finish(figure: Figure, axis, points: pd.DataFrame, remark: str) -> None:
+def _finish(figure: Figure, axis: Axes, points: pd.DataFrame, remark: str) -> None:
     """Write the legend above the panels, and below them what the bars mean."""
     columns = int(figure.get_figwidth() // _LEGEND_INCHES)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=columns, fontsize=8)

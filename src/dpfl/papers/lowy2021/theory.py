@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting.shuffling import least_reports
@@ -250,7 +251,7 @@ def draw_one_pass(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(panel, rows: pd.DataFrame) -> None:
+def _panel(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw one axis of one problem."""
     looks = {("alike", "tight"): 0, ("different", "tight"): 1, ("alike", "theorem"): 2, ("different", "theorem"): 3}
     for (federation, noise), number in looks.items():

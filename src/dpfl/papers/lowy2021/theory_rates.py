@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
@@ -143,7 +145,7 @@ def noise_page(rows: pd.DataFrame) -> TableLayout:
     return TableLayout(pd.DataFrame(body), notes)
 
 
-def _formula(row) -> float:
+def _formula(row: Any) -> float:
     """Return the paper's sigma K / L: Theorem 2.2's for one pass, else Theorem 2.1's and 2.3's."""
     budget = {"epsilon": row.epsilon, "delta": row.delta, "lipschitz": 1.0}
     if row.algorithm == "one_pass":
@@ -325,7 +327,7 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(panel, data: pd.DataFrame) -> None:
+def _panel(panel: Axes, data: pd.DataFrame) -> None:
     """Draw one axis of one study."""
     texts, equation = [], STUDIES[data["study"].iloc[0]].equation
     for number, (noise, label) in enumerate(NOISES.items()):

@@ -110,7 +110,7 @@ def _arsinh_deviation(scale: float) -> float:
 def _scenarios(results: Results, *, private: bool = True) -> pd.DataFrame:
     """Return the rows of the figure on asynchrony except those without any, each scenario in words; and delay.
 
-    Those of private training, or those without privacy. A broadcast that gets through every 1/(1 - loss) rounds is
+    Those of private training, or those without noise. A broadcast that gets through every 1/(1 - loss) rounds is
     late by one less.
     """
     data = results.figure(KEY, "asynchrony")
@@ -154,14 +154,14 @@ def asynchronous_guarantee(results: Results) -> ClaimEvidence:
 def asynchronous(results: Results) -> ClaimEvidence:
     """Compare accuracy at small delays and silences with the synchronous run's, both private.
 
-    Beside it what lost updates cost, and what the same delays and silences cost without privacy.
+    Beside it what lost updates cost, and what the same delays and silences cost without noise.
     """
     rows = _scenarios(results)
     plain = _broadcasts(_scenarios(results, private=False), large=False)
     lost = _differences(rows[rows["panel"] == "update_loss"], "{scenario}")
     return ClaimEvidence(
         _differences(_broadcasts(rows, large=False), "{scenario}"),
-        beside=[*lost, *_differences(plain, "without privacy, {scenario}")],
+        beside=[*lost, *_differences(plain, "without noise, {scenario}")],
     )
 
 
@@ -204,7 +204,7 @@ def subsets(results: Results) -> ClaimEvidence:
     """Compare accuracy with a subset of the clients in each window and with all of them, private; beside it without."""
     counted, plain = (_scenarios(results, private=private) for private in (True, False))
     cases, beside = (_differences(rows[rows["panel"] == "participation"], "{scenario}") for rows in (counted, plain))
-    return ClaimEvidence(cases, beside=[replace(case, case=f"without privacy, {case.case}") for case in beside])
+    return ClaimEvidence(cases, beside=[replace(case, case=f"without noise, {case.case}") for case in beside])
 
 
 def mixing(results: Results) -> ClaimEvidence:

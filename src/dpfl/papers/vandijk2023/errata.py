@@ -11,9 +11,8 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
-from dpfl.accounting.dpsgd import _group, _grown
 from dpfl.accounting.numerics import reals
-from dpfl.accounting.tradeoff.curves import _two_lines
+from dpfl.accounting.tradeoff.curves import epsilon_delta_lines
 from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
 from dpfl.reporting.errata import Numbers
 
@@ -25,8 +24,7 @@ def group_delta_as_printed(delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64
 
     Kept for comparison with `group_delta`; arguments and errors as there.
     """
-    _, delta, g = _group(0.0, delta, g)
-    return _grown(delta * g, g - 1)
+    return dpsgd.group_delta_bound(1.0, delta, g)
 
 
 def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -43,7 +41,7 @@ def epsilon_delta_as_printed(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayL
     The line of vandijk2023 section 4 as printed, for comparison with `epsilon_delta`. e^epsilon alpha counts as
     e^(epsilon/2) at most, so that the steep line stays finite.
     """
-    steep, flat = _two_lines(alpha, epsilon, delta)
+    steep, flat = epsilon_delta_lines(alpha, epsilon, delta)
     return np.minimum(0.0, np.minimum(steep, flat))[()]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
@@ -233,7 +234,7 @@ def _spread_text(data: pd.DataFrame) -> str:
     )
 
 
-def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
+def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float) -> AxesImage:
     """Draw one map; return the picture for the colour bar."""
     table = rows.pivot(index=["clip_norm", "learning_rate"], columns="batch_size", values="accuracy_pct")
     spent = rows.drop_duplicates("batch_size").set_index("batch_size")

@@ -581,7 +581,7 @@ class Hidden:
     def log_delta(self, epsilon: float) -> float:
         """Return ln delta of the record with the least privacy."""
         moves, which = self.moves
-        round_divergence, factors = self._theta(epsilon, np.asarray(self.own_move)), self._theta(epsilon, moves)[which]
+        round_divergence, factors = self.theta(epsilon, np.asarray(self.own_move)), self.theta(epsilon, moves)[which]
         stops = self.first_stop < self.rounds
         if not (self.permuted or stops):
             return _log(float(round_divergence))  # the last record, whom no later step hides
@@ -589,7 +589,7 @@ class Hidden:
         # In a public order the first record has the least privacy: the sum over stops of the divergence left of it.
         return _log(float(left[self.first_stop - 1 :].mean() if self.permuted else left[-1]))
 
-    def _theta(self, epsilon: float, move: Array) -> Array:
+    def theta(self, epsilon: float, move: Array) -> Array:
         """Return the divergence of the noise from itself moved by `move`."""
         if self.laplace:
             return np.maximum(-np.expm1((epsilon - move) / 2), 0.0)
@@ -609,7 +609,7 @@ def hidden_epsilon(run: Hidden, delta: float) -> float:
 
     Source: asoodeh2020, Theorems 3 to 5, and asoodeh2021, Theorem 2, as recursions.
     """
-    alone = _root(lambda epsilon: _log(float(run._theta(epsilon, np.asarray(run.own_move)))) - math.log(delta))
+    alone = _root(lambda epsilon: _log(float(run.theta(epsilon, np.asarray(run.own_move)))) - math.log(delta))
     return min(alone, _root(lambda epsilon: run.log_delta(epsilon) - math.log(delta), alone))
 
 

@@ -72,7 +72,10 @@ def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[
     rows = rows[(rows["epsilon"] < math.inf) & (rows["privacy_noise_multiplier"] > 0)]
     last_model = rows.get("privacy_epsilon_contraction", pd.Series(math.inf, rows.index)).fillna(math.inf)
     rows = rows.assign(proven=rows["privacy_epsilon_proven"].fillna(math.inf), last_model=last_model)
-    rows = rows.assign(stated_by=rows["privacy_note"].map(_stated_by), of_study=rows["calibration_key"].isin(studies))
+    rows = rows.assign(
+        stated_by=rows["privacy_note"].map(_stated_by),
+        of_study=rows["calibration_key"].isin(studies) if studies else False,
+    )
     columns = [*_STATEMENT, "epsilon", "proven", "privacy_epsilon_refuted", "last_model", "stated_by"]
     rows["of_study"] = rows.groupby(columns, dropna=False)["of_study"].transform("all")
     unique = rows.drop_duplicates(columns).sort_values(["privacy_sampling", "epsilon"], kind="stable")

@@ -57,7 +57,7 @@ def _environment(*, escaped: bool) -> Environment:
         "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
         "number": _number,
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
-        "standing_counts": counts,
+        "verdict_counts": counts,
         "verdicts": counts_in_words,
         "words": lambda name: str(name).replace("_", " "),
     }

@@ -75,23 +75,40 @@
     sizes.observe(region);
   }
 
-  // A link into something folded unfolds it.
-  const unfold = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target) return;
-    for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
-    target.scrollIntoView();
+  // One section is shown at a time, like a page: the one that a link points into, unfolded there.
+  const sections = [...document.querySelectorAll("main > section")];
+  const show = (section) => {
+    for (const each of sections) each.hidden = each !== section;
+    for (const link of document.querySelectorAll("nav a")) {
+      if (link.hash === `#${section.id}`) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
   };
-  addEventListener("hashchange", unfold);
-  if (location.hash) unfold();
+  const follow = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const section = target?.closest("main > section");
+    if (!section) return;
+    show(section);
+    for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+    if (target === section) scrollTo(0, 0);
+    else target.scrollIntoView();
+  };
+  show(sections[0]);
+  addEventListener("hashchange", follow);
+  if (location.hash) follow();
 
-  // Paper has no folds.
-  let folded = [];
+  // Paper has all sections, and no folds.
+  let folded = [], current = null;
   addEventListener("beforeprint", () => {
+    current = sections.find((each) => !each.hidden);
+    for (const each of sections) each.hidden = false;
     folded = [...document.querySelectorAll("details:not([open]):not(.trace):not(.long)")];
     for (const each of folded) each.open = true;
   });
-  addEventListener("afterprint", () => { for (const each of folded) each.open = false; });
+  addEventListener("afterprint", () => {
+    for (const each of folded) each.open = false;
+    show(current);
+  });
 
   // "trace" beside a row: the command for that row.
   const dialog = document.getElementById("trace-dialog");

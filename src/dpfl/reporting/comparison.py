@@ -1,0 +1,190 @@
+"""Compare the runs of two sources: which cells differ, by how much, and whether by more than chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpfl.errors import InputError
+from dpfl.reporting.results import ORIGIN
+from dpfl.reporting.statistics import half_width, holm, mean_interval
+
+LEVEL = 0.95
+"""Of the interval of a difference; the same for the family of all cells, by Holm's correction."""
+METRICS = ("accuracy_pct", "test_error_pct", "test_loss", "excess_risk", "epsilon_lower_bound")
+"""Metric that is compared if none is asked for: the first that both sources measure."""
+_NO_SETTINGS = ("paper", "job", "experiment", "stand_in_for", "data_note", ORIGIN)
+
+Pair = tuple[str, str, pd.DataFrame | None, pd.DataFrame | None]
+"""A paper, an experiment, and the runs of each source, None if it has none."""
+
+
+class Difference(StrEnum):
+    """Relation of a cell of the second source to that of the first."""
+
+    IDENTICAL = "identical"
+    """The same numbers, seed by seed."""
+    INSIDE = "inside chance"
+    """Other numbers, as other seeds would give."""
+    OUTSIDE = "outside chance"
+    """A difference that chance gives in less than 5 % of such comparisons, all cells taken together."""
+    ONE_RUN = "one run"
+    """Other numbers, and too few runs to tell."""
+    FIRST_ONLY = "only in first"
+    """The second source lacks the cell."""
+    SECOND_ONLY = "only in second"
+    """The first source lacks the cell."""
+
+
+def settings_of(rows: pd.DataFrame) -> list[str]:
+    """Return the settings of a run table: the columns before the seed, without those that identify its place."""
+    return [name for name in rows.columns[: rows.columns.get_loc("seed")] if name not in _NO_SETTINGS]
+
+
+def metrics_of(rows: pd.DataFrame) -> list[str]:
+    """Return what a run table has measured: the columns after the seed, without noise and privacy."""
+    after = rows.columns[rows.columns.get_loc("seed") + 1 :]
+    return [name for name in after if not name.startswith(("noise_", "privacy_")) and name not in _NO_SETTINGS]
+
+
+def telling(cells: pd.DataFrame) -> list[str]:
+    """Return the columns that tell cells apart: each that splits cells which those before it leave together."""
+    chosen: list[str] = []
+    parts = 1
+    for name in cells:
+        if (split := len(cells[[*chosen, name]].drop_duplicates())) > parts:
+            chosen, parts = [*chosen, name], split
+    return chosen
+
+
+def comparison(pairs: Iterable[Pair], metric: str | None = None) -> pd.DataFrame:
+    """Return a row for each cell of the pairs (dpfl.results.COLUMNS["compare"]), with p-values of the whole family.
+
+    `.attrs["compared"]` names, by paper and experiment, the settings that have one value in each source and not the
+    same: cells are matched without them. Raises InputError if no cell is in both sources, or if no experiment measures
+    the metric.
+    """
+    rows: list[dict[str, Any]] = []
+    compared: dict[str, list[str]] = {}
+    for paper, experiment, first, second in pairs:
+        given = [each for each in (first, second) if each is not None]
+        name = metric or next((name for name in METRICS if all(_is_measured(each, name) for each in given)), None)
+        if name is None or not all(_is_measured(each, name) for each in given):
+            continue
+        apart = _apart(first, second) if first is not None and second is not None else []
+        if apart:
+            compared[f"{paper} {experiment}"] = apart
+        identity = {"paper": paper, "experiment": experiment}
+        rows += [{**identity, **cell} for cell in _cells(first, second, apart, name)]
+    if not any(row["runs_first"] and row["runs_second"] for row in rows):
+        raise InputError(f"the two sources have no cell in common{f' that measures {metric}' if metric else ''}")
+    frame = pd.DataFrame(rows)
+    frame["holm_p_value"] = holm(frame["p_value"])
+    frame["verdict"] = [_verdict(row) for row in frame.to_dict("records")]
+    frame.attrs["compared"] = compared
+    return frame.drop(columns="same")
+
+
+def _is_measured(rows: pd.DataFrame, metric: str) -> bool:
+    """Return whether a run table has numbers of a metric."""
+    return metric in metrics_of(rows) and pd.to_numeric(rows[metric], errors="coerce").notna().any()
+
+
+def _text(value: object) -> str:
+    """Return a setting as text: numbers in their shortest form, "" for one that is not there."""
+    if isinstance(value, bool | np.bool_ | str):
+        return str(value)
+    if isinstance(value, int | float | np.number):
+        return "" if math.isnan(value) else f"{value:.12g}"
+    return "" if value is None or value is pd.NA else str(value)
+
+
+def _apart(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
+    """Return the settings that have one value in every run of the first, and another in every run of the second."""
+    names = dict.fromkeys([*settings_of(first), *settings_of(second)])
+    values = {name: (_values(first, name), _values(second, name)) for name in names}
+    return [name for name, (one, other) in values.items() if len(one) == len(other) == 1 and one != other]
+
+
+def _values(rows: pd.DataFrame, name: str) -> set[str]:
+    return set(map(_text, rows[name].unique())) if name in rows else {""}
+
+
+def _cells(
+    first: pd.DataFrame | None, second: pd.DataFrame | None, apart: Sequence[str], metric: str
+) -> list[dict[str, Any]]:
+    """Return the cells of one experiment, in the order of the first source, then those of the second alone."""
+    given = [each for each in (first, second) if each is not None]
+    names = [name for name in dict.fromkeys(name for each in given for name in settings_of(each)) if name not in apart]
+    sides = [{} if each is None else _by_seed(each, names, metric) for each in (first, second)]
+    keys = list(dict.fromkeys([*sides[0], *sides[1]]))
+    varying = [names.index(name) for name in telling(pd.DataFrame(keys, columns=names))]
+    none = pd.Series(dtype=float)
+    return [
+        {
+            "cell": ", ".join(f"{names[place]} {key[place]}" for place in varying if key[place]) or "all runs",
+            "metric": metric,
+            **_difference(sides[0].get(key, none), sides[1].get(key, none)),
+        }
+        for key in keys
+    ]
+
+
+def _by_seed(rows: pd.DataFrame, names: Sequence[str], metric: str) -> dict[tuple[str, ...], pd.Series]:
+    """Return the metric of each cell by seed; a run that reached no number is left out."""
+    texts = [rows[name].map(_text) if name in rows else pd.Series("", rows.index) for name in names]
+    keys = pd.Series(list(zip(*texts, strict=True)), rows.index) if texts else pd.Series([()] * len(rows), rows.index)
+    known = pd.to_numeric(rows[metric], errors="coerce").dropna()
+    cells = {key: own for key, own in known.groupby(keys.loc[known.index].map(repr), sort=False)}
+    return {
+        keys.loc[own.index[0]]: own.groupby(rows.loc[own.index, "seed"].to_numpy()).mean() for own in cells.values()
+    }
+
+
+def _difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
+    """Return the means of a cell, their difference with its interval, and the p-value of no difference."""
+    shared = first.index.intersection(second.index)
+    facts = {
+        "runs_first": len(first),
+        "runs_second": len(second),
+        "mean_first": first.mean(),
+        "mean_second": second.mean(),
+        "difference": second.mean() - first.mean(),
+        "interval": math.nan,
+        "p_value": math.nan,
+        "same": len(first) == len(second) == len(shared) and bool((first.loc[shared] == second.loc[shared]).all()),
+    }
+    if len(shared) >= 2:
+        change = second.loc[shared] - first.loc[shared]
+        _, mean, half = mean_interval(change, LEVEL)
+        facts |= {"difference": mean, "interval": half, "p_value": _paired_p_value(change)}
+    elif len(first) >= 2 and len(second) >= 2 and first.std() + second.std() > 0:
+        test = stats.ttest_ind(second, first, equal_var=False)
+        interval = test.confidence_interval(LEVEL)
+        facts |= {"interval": (interval.high - interval.low) / 2, "p_value": float(test.pvalue)}
+    return facts
+
+
+def _paired_p_value(change: pd.Series) -> float:
+    """Return the two-sided p-value of no change on average; without scatter it is 1 for none and 0 for any."""
+    error = half_width(change.std(), len(change), LEVEL)
+    if not error > 0:
+        return float((change == 0).all())
+    return float(stats.ttest_1samp(change, 0.0).pvalue)
+
+
+def _verdict(row: dict[str, Any]) -> Difference:
+    """Return how a cell differs."""
+    if not row["runs_second"] or not row["runs_first"]:
+        return Difference.SECOND_ONLY if row["runs_second"] else Difference.FIRST_ONLY
+    if row["same"]:
+        return Difference.IDENTICAL
+    if math.isnan(row["p_value"]):
+        return Difference.ONE_RUN
+    return Difference.OUTSIDE if row["holm_p_value"] < 1 - LEVEL else Difference.INSIDE

@@ -1,0 +1,454 @@
+"""Results as data, for notebooks: tables, runs, verdicts and epsilons as pandas DataFrames; nothing is trained.
+
+    import dpfl.results as r
+    r.tables()                                                     # what there is
+    r.table("bhaskar2025", 2)                                      # one row a printed number, ours beside it
+    r.runs("bhaskar2025", dataset="mnist", model="cnn_tanh")       # one row a round
+    r.claims(), r.epsilons()
+
+Every function takes a `source`: "demo", "quick" or "paper" (results/<scale> of the checkout that the working folder or
+the package is in; the default is "paper"), or the path of a results folder, of a checkout that has one scale, of a
+crate (results/<scale>.crate.zip) or of an unpacked crate. A source that is none of these is an InputError.
+
+A column ends with its unit: `_pct` per cent, `_seconds` seconds; an accuracy's difference in `_pct` is in percentage
+points. A column without a unit is a count, a name, or a number without one, as an epsilon. `COLUMNS` says what the
+columns of each DataFrame hold.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import zipfile
+import zlib
+from atexit import register
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import cache
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from dpfl import catalog
+from dpfl.errors import InputError
+from dpfl.files import parse_json
+from dpfl.grid import configuration, expansion
+from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
+from dpfl.reporting.report_page.epsilons import EpsilonStatement, statements
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results, read_csv, refuse_not_run, showing
+
+Source = str | PathLike[str]
+"""The name of a scale, or the path of a results folder, checkout, crate or unpacked crate."""
+SCALES = ("demo", "quick", "paper")
+_KINDS = ("tables", "figures")
+_SHOWN = 20
+_LARGEST_CRATE = 1 << 28
+"""Bytes of a crate, unpacked; that of the paper's results has a tenth."""
+_ROUND = {"_by_round": "round", "_by_epoch": "epoch"}
+"""Endings of the columns with a value a round, as a JSON list, and the column that counts them here."""
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "tables": {
+        "paper": "key of the paper",
+        "kind": "tables or figures",
+        "name": "what `table` or `figure` takes",
+        "title": "what the table shows",
+        "rows": "rows of its data, 0 if it was not run",
+        "not_run": "why it was not run, empty if it was",
+    },
+    "runs": {
+        "paper": "key of the paper",
+        "job": "training job: the name of its run table",
+        "origin": "place of the run, <job>:<row of its run table, from 0>, as in the column origins of tables",
+        "experiment": "kind of training, a module of dpfl",
+        "dataset": "key of the data that were used",
+        "stand_in_for": "dataset that they stand in for, empty if they are the paper's",
+        "data_note": "what differs from the published data",
+        "seed": "seed of the run; runs of one seed share their draws",
+        "status": "finished or diverged",
+        "round": "round after which the metrics are taken, from 1; missing if the experiment reports none",
+        "epoch": "epoch after which the metrics are taken, from 1; missing if the experiment reports none",
+        "accuracy_pct": "accuracy on the test set after this round or epoch, per cent",
+        "test_error_pct": "share of the test set that is wrong, per cent",
+        "test_loss": "mean loss on the test set, in the unit of the paper's figure",
+        "excess_risk": "loss above the least that a model of its kind can have",
+        "epsilon": "epsilon that the setting claims; inf without privacy",
+        "noise_multiplier": "standard deviation of the noise in clipping norms",
+        "privacy_epsilon_proven": "upper bound on the epsilon that the run spends; inf if none is proven",
+        "privacy_epsilon_refuted": "lower bound on it: an attack attains it; 0 if none is known",
+        "privacy_delta": "delta of both bounds",
+        "privacy_steps": "noisy steps that the bounds count",
+        "privacy_records": "records of the client whose privacy they state",
+    },
+    "claims": {
+        "paper": "key of the paper",
+        "claim": "key of the claim in claims.yaml",
+        "text": "the paper's sentence, and where it stands",
+        "settings": "settings of the claim, and what was run instead if they differ",
+        "asked_here": "true for a question of ours, which the paper does not answer",
+        "verdict": "as stated, weaker than stated, refuted, undecided or not run",
+        "reason": "why, in a sentence",
+        "cases": "cases that were judged",
+        "hold": "cases that agree",
+        "fail": "cases that speak against it by more than chance",
+        "open": "cases that cannot tell",
+        "missing": "cases that were not run",
+        "estimate": "number of the case that decides, in `unit`",
+        "low": "lower end of its confidence interval, in `unit`",
+        "high": "upper end of its confidence interval, in `unit`",
+        "target": "number that the claim states for it, in `unit`",
+        "unit": "unit of these four",
+    },
+    "epsilons": {
+        "paper": "key of the paper",
+        "sampling": "rule by which batches are drawn",
+        "stated_by": "what gave the noise for the claimed epsilon",
+        "neighbouring": "neighbouring relation of all epsilons of the row",
+        "observer": "what the attacker sees: every step, or the last model",
+        "records": "records of the client whose privacy is stated",
+        "steps": "noisy steps",
+        "delta": "delta of all epsilons of the row",
+        "noise_multiplier": "standard deviation of the noise in clipping norms",
+        "claimed": "epsilon that the setting claims",
+        "proven": "upper bound on the epsilon spent; inf if none is proven",
+        "proven_by": "accountant or theorem that gives it",
+        "refuted": "lower bound on the epsilon spent; 0 if none is known",
+        "refuted_by": "pair of data sets or attack that gives it",
+        "verdict": "of the claimed epsilon: proven, refuted or unproven",
+    },
+    "compare": {
+        "paper": "key of the paper",
+        "experiment": "kind of training",
+        "cell": "settings of the cell that differ among cells of its experiment",
+        "metric": "what is compared; its unit is its ending",
+        "runs_first": "runs of the first source, 0 if it lacks the cell",
+        "runs_second": "runs of the second source",
+        "mean_first": "mean of the metric over the first's runs",
+        "mean_second": "mean of the metric over the second's runs",
+        "difference": "second minus first; over the seeds that both ran, if these are two or more",
+        "interval": "half-width of the 95 % interval of the difference (Student's t; Welch's if seeds are not shared)",
+        "p_value": "of no difference, two-sided",
+        "holm_p_value": "the same, by Holm's correction for all cells compared",
+        "verdict": "identical, inside or outside chance (holm_p_value below 0.05), one run, only in first or second",
+    },
+}
+"""Meaning of the columns of each DataFrame, by the name of its function. Tables and runs have more: the settings and
+metrics of their paper, by the names of its grid and paper.yaml."""
+
+
+def tables(source: Source = "paper") -> pd.DataFrame:
+    """Return what there is: a row for each table and figure of a source, with the columns of `COLUMNS["tables"]`."""
+    folder, rows = results_folder(source), []
+    for kind in _KINDS:
+        for path in sorted((folder / kind).glob("*.csv")):
+            paper, _, name = path.stem.partition("_")
+            data = read_csv(path)
+            reason = data["not_run"].iloc[0] if list(data.columns) == ["not_run"] else ""
+            rows.append((paper, kind, name, _title(paper, kind, name), 0 if reason else len(data), reason))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS["tables"]))
+    return frame.sort_values(["paper", "kind", "name"], ascending=[True, False, True], ignore_index=True)
+
+
+def table(paper: str, name: int | str, source: Source = "paper") -> pd.DataFrame:
+    """Return the data of a table, every digit: a row a cell, the columns as its CSV file has them.
+
+    `name` is the number that the paper gives it, or the name that `tables` lists. Published numbers are in
+    published_<name>_<unit>, ours in <name>_<unit>. Raises InputError for a name that there is not, and NotRunError,
+    which is one, with the reason if nothing of it was run.
+    """
+    return _page("tables", paper, name, source)
+
+
+def figure(paper: str, name: int | str, source: Source = "paper") -> pd.DataFrame:
+    """Return the data that a figure is drawn from; `name` and errors as for `table`."""
+    return _page("figures", paper, name, source)
+
+
+def runs(paper: str, source: Source = "paper", **where: Any) -> pd.DataFrame:
+    """Return the runs of a paper: a row a round (or epoch) of each run, or a row a run if it reports its end alone.
+
+    `where` keeps the runs with this value, or one of these values, in a column: `dataset="mnist"`,
+    `epsilon=[1.2, 2.93]`; None is a setting that the run does not have. The lists of the run table become a row for
+    each round: `accuracy_pct` is that after `round`. Settings of other experiments than a run's are missing. A run that
+    two jobs trained alike stands once. Raises InputError for a paper without runs, for an unknown column, and for a
+    value that no run has.
+    """
+    each = _kept(paper, run_tables(paper, source), where)
+    return pd.concat([_by_round(rows) for rows in each if len(rows)], ignore_index=True)
+
+
+def claims(source: Source = "paper") -> pd.DataFrame:
+    """Return the verdicts: a row a claim, papers in alphabetical order; the columns as the claims' CSV files have them.
+
+    Raises InputError if no claim of the source was judged.
+    """
+    folder = results_folder(source)
+    paths = [path for path in sorted((folder / "claims").glob("*.csv")) if not path.stem.endswith("_evidence")]
+    if not paths:
+        raise InputError(f"no verdicts in {folder}: run make first")
+    return pd.concat([read_csv(path) for path in paths], ignore_index=True)
+
+
+def epsilons(source: Source = "paper") -> pd.DataFrame:
+    """Return every private setting that claims an epsilon, once: what is claimed, proven and exceeded, and by what.
+
+    Columns: `COLUMNS["epsilons"]`. Raises InputError if nothing private of the source was calibrated.
+    """
+    folder, rows = results_folder(source), []
+    for path in sorted((folder / "accounting").glob("*.csv")):
+        with showing(folder, path.stem):
+            rows += [{"paper": path.stem, **asdict(each)} for each in statements(folder, path.stem)]
+    if not rows:
+        raise InputError(f"no table of noise in {folder}: run make first")
+    names = ["paper", *(each.name for each in fields(EpsilonStatement) if each.name != "of_study")]
+    return pd.DataFrame(rows)[names].astype({"verdict": str})
+
+
+def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) -> pd.DataFrame:
+    """Return the learning curves behind the cells of a table, or of a figure's data if no table has the name.
+
+    `where` chooses rows of the table as in `runs`. Columns: cell (the settings in which the chosen cells differ, one
+    text), seed, step (rounds, or epochs, from 1), unit ("round" or "epoch") and accuracy_pct after it. Raises
+    InputError if the table does not say its runs, or if none of them reports its accuracy on the way.
+    """
+    folder = results_folder(source)
+    kind = "tables" if (folder / "tables" / f"{paper}_{_label('tables', name)}.csv").is_file() else "figures"
+    page = _page(kind, paper, name, folder)
+    if ORIGINS not in page:
+        raise InputError(f"{paper} {name} does not say which runs its rows are made of: it has no learning curves")
+    [chosen] = _kept(f"{paper} {name}", [page], where)
+    settings = _settings(paper, folder)
+    chosen = chosen[chosen[ORIGINS] != ""]
+    differing = telling(chosen[[column for column in chosen if column in settings]])
+    rows = pd.concat([_by_round(each) for each in run_tables(paper, folder)], ignore_index=True)
+    rows["unit"] = rows.get("round", pd.Series(pd.NA, rows.index)).notna().map({True: "round", False: "epoch"})
+    rows["step"] = pd.concat([rows[order] for order in _ROUND.values() if order in rows]).dropna()
+    parts = []
+    for row in chosen.to_dict("records"):
+        cell = ", ".join(f"{column} {row[column]}" for column in differing) or f"{paper} {name}"
+        own = rows[rows[ORIGIN].isin(row[ORIGINS].split()) & rows["step"].notna()]
+        parts.append(own.assign(cell=cell)[["cell", "seed", "step", "unit", "accuracy_pct"]])
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if found.empty:
+        raise InputError(f"no run of these rows of {paper} {name} reports its accuracy by round or epoch")
+    return found.astype({"step": int})
+
+
+def compare(first: Source, second: Source, metric: str | None = None) -> pd.DataFrame:
+    """Return what differs between two sources: a row a cell, with the columns of `COLUMNS["compare"]`.
+
+    A source may also be a configuration (mine.yaml), which stands for its jobs in results/<scale>. Cells are matched by
+    their settings; one that has a single value in the first source and another in the second is what is compared, and
+    `.attrs["compared"]` names it. Without a `metric` each experiment has the first of `METRICS`
+    that it measures. Raises InputError if there is no cell that both have.
+    """
+    pairs = []
+    chosen = [_chosen(source) for source in (first, second)]
+    for paper in sorted({*chosen[0], *chosen[1]}):
+        tables_of = [{rows["experiment"].iloc[0]: rows for rows in each.get(paper, [])} for each in chosen]
+        pairs += [
+            (paper, name, *(each.get(name) for each in tables_of)) for name in sorted({*tables_of[0], *tables_of[1]})
+        ]
+    return comparison(pairs, metric)
+
+
+def run_tables(paper: str, source: Source = "paper") -> list[pd.DataFrame]:
+    """Return the runs of a paper, a table an experiment and a row a run, with `origin`; lists stay JSON text.
+
+    Settings stand before the column seed, metrics after it. Raises InputError if there is none.
+    """
+    folder = results_folder(source)
+    found = sorted((folder / "runs" / paper).glob("*.csv.gz"))
+    if not found:
+        known = ", ".join(sorted(path.name for path in (folder / "runs").glob("*"))) or "none"
+        raise InputError(f"no runs of {paper} in {folder}; there are runs of {known}")
+    return _joined(folder, paper, found)
+
+
+def _joined(folder: Path, paper: str, paths: Sequence[Path]) -> list[pd.DataFrame]:
+    """Return run tables joined by experiment, settings before the seed and measurements after it."""
+    groups: dict[str, list[pd.DataFrame]] = {}
+    for path in paths:
+        rows = Results(folder, {paper: (path,)}).runs(paper)
+        groups.setdefault(str(rows["experiment"].iloc[0]), []).append(rows)
+    joined = []
+    for group in groups.values():
+        before = dict.fromkeys(name for rows in group for name in rows.columns[: rows.columns.get_loc("seed")])
+        rows = pd.concat(group, ignore_index=True)
+        rows = rows[[*before, *(name for name in rows if name not in before)]]
+        # A run is one, whichever of two jobs of a grid, or of two runs of the workflow, trained it.
+        joined.append(rows.loc[~rows.drop(columns=["job", ORIGIN], errors="ignore").duplicated()])
+        joined[-1] = joined[-1].assign(job=joined[-1][ORIGIN].str.rpartition(":")[0])
+    return joined
+
+
+def _chosen(source: Source) -> dict[str, list[pd.DataFrame]]:
+    """Return the run tables of a source by paper; of a configuration, those of its jobs that were trained."""
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml"):
+        config = configuration.read(path)
+        folder = _of_checkout(config["scale"])
+        found = {key: [] for key in config["papers"]}
+        for job in expansion.expand(config):
+            if (trained := expansion.run_table(folder, job.paper, job.name)).is_file():
+                found[job.paper].append(trained)
+    else:
+        folder = results_folder(source)
+        found = {each.name: sorted(each.glob("*.csv.gz")) for each in sorted((folder / "runs").glob("*"))}
+    if not any(found.values()):
+        raise InputError(f"{source} has no runs: train it first")
+    return {paper: _joined(folder, paper, paths) for paper, paths in found.items() if paths}
+
+
+def _kept(what: str, tables: Sequence[pd.DataFrame], where: Mapping[str, Any]) -> list[pd.DataFrame]:
+    """Return the rows of tables that have these values; raises InputError for a column or value that none has."""
+    for column, wanted in where.items():
+        if not any(column in rows for rows in tables):
+            names = dict.fromkeys(name for rows in tables for name in rows)
+            raise InputError(f"{what} has no column {column}; there are {', '.join(names)}")
+        listed = list(wanted) if isinstance(wanted, Collection) and not isinstance(wanted, str) else [wanted]
+        columns = [rows.get(column, pd.Series(math.nan, rows.index)) for rows in tables]
+        masks = [each.isin(listed) | (each.isna() | (each == "") if None in listed else False) for each in columns]
+        if not any(mask.any() for mask in masks):
+            known = sorted({str(value) for each in columns for value in each.dropna()})
+            raise InputError(f"{what} has no {column} {wanted!r}; there are {', '.join(known[:_SHOWN])}")
+        tables = [rows[mask] for rows, mask in zip(tables, masks, strict=True)]
+    return list(tables)
+
+
+def _settings(paper: str, folder: Path) -> set[str]:
+    """Return the names of all settings of a paper's runs."""
+    return {name for rows in run_tables(paper, folder) for name in settings_of(rows)}
+
+
+def results_folder(source: Source) -> Path:
+    """Return the folder results/<scale> that a source names; a crate is unpacked once, into a temporary folder.
+
+    Raises InputError if there is none, or if a checkout has several.
+    """
+    path = Path(source)
+    if str(source) in SCALES and not path.exists():
+        return _of_checkout(str(source))
+    if path.is_file():
+        return _only_scale(_unpacked(path.resolve(), path.stat().st_mtime_ns))
+    if not path.is_dir():
+        raise InputError(f"{source} is not there: name demo, quick or paper, a results folder, or a crate")
+    return path if _has_results(path) else _only_scale(path)
+
+
+def _has_results(folder: Path) -> bool:
+    """Return whether a folder is a results/<scale>."""
+    return any((folder / part).is_dir() for part in ("runs", "tables", "claims"))
+
+
+def _of_checkout(scale: str) -> Path:
+    """Return results/<scale> of the checkout around the working folder, or of the one that the package is in."""
+    here = Path.cwd()
+    for root in (here, *here.parents, Path(__file__).resolve().parents[2]):
+        if _has_results(folder := root / "results" / scale):
+            return folder
+    raise InputError(f"no results/{scale} here: run make {scale}, or name a results folder or a crate")
+
+
+def _only_scale(root: Path) -> Path:
+    """Return the one results/<scale> of a checkout or a crate; raises InputError if it has none or several."""
+    found = [folder for scale in SCALES if _has_results(folder := root / "results" / scale)]
+    if len(found) == 1:
+        return found[0]
+    several = ", ".join(map(str, found))
+    raise InputError(f"{root} has {f'several results: name one of {several}' if found else 'no results of dpfl'}")
+
+
+@cache
+def _unpacked(path: Path, _time: int) -> Path:
+    """Return a temporary folder with the results of a crate; it is gone when Python ends."""
+    place = tempfile.TemporaryDirectory(prefix="dpfl-crate-")
+    register(place.cleanup)
+    left = _LARGEST_CRATE
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                parts = PurePosixPath(member.filename).parts
+                if not parts or parts[0] != "results" or ".." in parts or member.is_dir():
+                    continue
+                if (left := left - member.file_size) < 0:
+                    raise InputError(f"{path} unpacks to more than {_LARGEST_CRATE >> 20} MiB: it is no crate of ours")
+                target = Path(place.name, *parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as stream:
+                    target.write_bytes(stream.read(member.file_size + 1))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        raise InputError(f"{path} is no crate: {' '.join(str(error).split())}") from None
+    return Path(place.name)
+
+
+@cache
+def _titles(paper: str) -> dict[str, dict[str, Any]]:
+    """Return what paper.yaml says of a paper's tables and figures; a crate's paper may be none of this version's."""
+    path = catalog.PAPERS / paper / "paper.yaml"
+    facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {kind: facts.get(kind, {}) for kind in _KINDS}
+
+
+def _title(paper: str, kind: str, name: str) -> str:
+    """Return the title of a table or figure, "" if it is not known."""
+    return _titles(paper)[kind].get(name, {}).get("title", "")
+
+
+def _page(kind: str, paper: str, name: int | str, source: Source) -> pd.DataFrame:
+    """Return the data of a table or figure."""
+    folder, label = results_folder(source), _label(kind, name)
+    path = folder / kind / f"{paper}_{label}.csv"
+    if not path.is_file():
+        known = [each.stem.partition("_")[2] for each in sorted((folder / kind).glob(f"{paper}_*.csv"))]
+        raise InputError(f"no {kind[:-1]} {label} of {paper} in {folder}; there are {', '.join(known) or 'none'}")
+    return refuse_not_run(read_csv(path))
+
+
+def _label(kind: str, name: int | str) -> str:
+    """Return the name of a table or figure that a number stands for."""
+    return f"{kind[:-1]}_{name}" if str(name).isdecimal() else str(name)
+
+
+def _by_round(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of one experiment with a row for each round."""
+    rows = rows.dropna(axis="columns", how="all")
+    ending = next((end for end in _ROUND if any(name.endswith(end) for name in metrics_of(rows))), None)
+    if ending is None:
+        return rows
+    lists = {name: [_numbers(cell) for cell in rows[name]] for name in metrics_of(rows) if _is_list(rows[name])}
+    counted = next(name for name in lists if name.endswith(ending))
+    lengths = [len(values) for values in lists[counted]]
+    filled = {
+        name: [values or [math.nan] * length for values, length in zip(each, lengths, strict=True)]
+        for name, each in lists.items()
+    }
+    whole = {
+        name: each
+        for name, each in filled.items()
+        if all(len(values) == length for values, length in zip(each, lengths, strict=True))
+    }
+    order = _ROUND[ending]
+    counts = [list(range(1, length + 1)) for length in lengths]
+    long = rows.assign(**{order: counts, **whole}).explode([order, *whole], ignore_index=True)
+    long = long.astype({order: "Int64", **dict.fromkeys(whole, float)})
+    plain = {name: name.removesuffix(ending) for name in whole if name.endswith(ending)}
+    long = long.drop(columns=[name for name in plain.values() if name in long]).rename(columns=plain)
+    long.insert(long.columns.get_loc("seed") + 1, order, long.pop(order))
+    return long
+
+
+def _is_list(column: pd.Series) -> bool:
+    """Return whether every cell of a column is a JSON list."""
+    return all(isinstance(cell, str) and cell.startswith("[") for cell in column)
+
+
+def _numbers(cell: str) -> list[float]:
+    """Return a JSON list of numbers; raises InputError if it is none."""
+    try:
+        return [float(value) for value in parse_json(cell)]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a run table has {cell[:40]!r} for a list of numbers: {error}") from None

@@ -1,0 +1,335 @@
+"""Losses on a grid, their sums, and epsilon of them, against exact profiles, convolution and binomial laws."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
+from dpfl.accounting import composition, gaussian_dp
+from dpfl.accounting.composition import (
+    ATOM_ERROR,
+    Cells,
+    Composition,
+    GridLaw,
+    LossGrid,
+    LossPart,
+    LossSearch,
+    epsilon_above,
+    epsilon_below,
+    fitting_grid,
+    from_atoms,
+    from_points,
+    from_tangents,
+    grid_between,
+    optimistic,
+    pessimistic,
+    regrid,
+    step_of_sum,
+)
+from dpfl.accounting.fixed_batches import law_above, pair_laws
+from dpfl.accounting.gaussian_dp import theta
+
+# Losses on a grid against the exact profile of their atoms, and sums of them against plain convolution.
+
+
+def profile(losses: np.ndarray, masses: np.ndarray, epsilon: np.ndarray) -> np.ndarray:
+    """E[(1 - e^(epsilon - loss))_+], term by term."""
+    return (masses * np.maximum(0.0, -np.expm1(epsilon[:, None] - losses))).sum(axis=1)
+
+
+def cells_of(losses: np.ndarray, masses: np.ndarray, step: float, count: int) -> Cells:
+    """Atoms cut into cells from -1 on: the shares that keep the mass and the mean of e^-loss."""
+    owner = np.floor((losses + 1) / step).astype(int)
+    above = masses * np.expm1(-(losses + 1 - owner * step)) / math.expm1(-step)
+    return Cells(-1.0, step, np.bincount(owner, masses - above, count), np.bincount(owner, above, count), 0.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    atoms=st.lists(st.tuples(st.floats(-0.99, 0.99), st.floats(1e-6, 1.0)), min_size=1, max_size=12),
+    count=st.integers(3, 60),
+)
+def test_the_grid_laws_lie_on_their_sides_of_the_truth(atoms, count):
+    losses, masses = np.array(atoms).T
+    masses = masses / masses.sum()
+    cells = cells_of(losses, masses, 2.0 / count, count)
+    above, below = pessimistic(cells), optimistic(cells)
+    assert np.all(below.masses >= 0)
+    epsilon = np.linspace(-2, 1.5, 701)
+    truth = profile(losses, masses, epsilon)
+    assert np.all(profile(above.losses, above.masses, epsilon) >= truth - 1e-12)
+    assert np.all(profile(below.losses, below.masses, epsilon) <= truth + 1e-12)
+
+
+def test_steps_whose_exponential_is_no_float_are_rounded_down():
+    cells = Cells(-2000.0, 1000.0, np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.1, 0.0]), 0.0, (0.0, 0.1, 0.1), 2)
+    below = optimistic(cells)
+    assert below.masses == pytest.approx([0.2, 0.3, 0.5, 0.0]) and below.losses == pytest.approx(
+        [-2000, -1000, 0, 1000]
+    )
+
+
+def test_an_epsilon_beyond_all_places_has_no_gain():
+    law = GridLaw(-1e-290, 1e-300, np.array([0.5, 0.5]))
+    assert Composition([(law, 10)], 1.0).log_delta_above(1e20) < -1e10
+
+
+def test_both_sides_come_near_a_smooth_law_with_the_square_of_the_step():
+    losses = np.linspace(-0.9, 0.9, 4001)
+    masses = np.exp(-((losses - 0.1) ** 2) / 0.02)
+    masses /= masses.sum()
+    epsilon = np.linspace(-0.3, 0.6, 91)
+    truth, errors = profile(losses, masses, epsilon), []
+    for count in (100, 200):
+        cells = cells_of(losses, masses, 2.0 / count, count)
+        sides = [profile(law.losses, law.masses, epsilon) for law in (pessimistic(cells), optimistic(cells))]
+        errors.append([np.max(np.abs(side - truth)) for side in sides])
+    assert np.all(np.array(errors[1]) < np.array(errors[0]) / 3)
+
+
+@pytest.mark.parametrize(("epsilon", "tilt"), [(0.5, 0.5), (2.0, 2.0), (4.0, 20.0), (5.0, 20.0)])
+def test_a_sum_keeps_its_digits_where_delta_is_tiny(epsilon, tilt):
+    law = GridLaw(-0.4, 0.1, np.array([0.1, 0.1, 0.15, 0.2, 0.2, 0.1, 0.08, 0.05, 0.019, 0.001]))
+    other = GridLaw(-0.1, 0.1, np.array([0.5, 0.3, 0.2]), lost=1e-40)
+    plain, start = np.ones(1), 0.0
+    for each, times in ((law, 12), (other, 5)):
+        for _ in range(times):  # sums of products of positive numbers: each keeps its digits
+            plain, start = np.convolve(plain, each.masses), start + each.origin
+    exact = profile(start + 0.1 * np.arange(plain.size), plain, np.array([epsilon]))[0]
+    composition = Composition([(law, 12), (other, 5)], tilt=tilt)
+    lower, upper = composition.log_delta_below(epsilon), composition.log_delta_above(epsilon)
+    assert lower <= math.log(exact + 5e-40) + 1e-9
+    assert math.log(exact) <= upper + 1e-9
+    assert upper - lower < 1e-6
+    assert composition.doubt(epsilon) < 1e-6
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.0, 50.0])
+def test_a_tilt_that_does_not_fit_widens_the_bounds_only(tilt):
+    law = GridLaw(-0.4, 0.1, np.array([0.1, 0.1, 0.15, 0.2, 0.2, 0.1, 0.08, 0.05, 0.019, 0.001]))
+    plain = np.ones(1)
+    for _ in range(12):
+        plain = np.convolve(plain, law.masses)
+    composition = Composition([(law, 12)], tilt=tilt)
+    for epsilon in (0.5, 2.0, 4.5):
+        exact = math.log(profile(-4.8 + 0.1 * np.arange(plain.size), plain, np.array([epsilon]))[0])
+        assert composition.log_delta_below(epsilon) <= exact + 1e-9
+        assert exact <= composition.log_delta_above(epsilon) + 1e-9
+
+
+def test_grids_of_different_steps_are_refused():
+    laws = [(GridLaw(0.0, step, np.array([0.5, 0.5])), 2) for step in (0.1, 0.2)]
+    with pytest.raises(ValueError, match="phases"):
+        Composition(laws, 1.0)
+
+
+@pytest.mark.parametrize("jump", [0, 40, 100])
+@pytest.mark.parametrize("tilt", [0.05, 0.3, 2.0])
+def test_a_sum_that_the_places_do_not_reach_across_is_bounded(tilt, jump, monkeypatch):
+    """What wraps around the ends may be above epsilon, below the grid as well: against the law of the sum itself."""
+    monkeypatch.setattr(composition, "MOST_PLACES", 1 << 10)
+    steps, chance, rare = 60, 0.7, 1e-6
+    often, once = np.zeros(201), np.zeros(100 * jump + 1)
+    often[[0, 200]] = 1 - chance, chance
+    once[0], once[-1] = 1 - rare, once[-1] + rare
+    sums = Composition([(GridLaw(-1.0, 0.01, often), steps), (GridLaw(0.0, 0.01, once / once.sum()), 1)], tilt)
+    epsilon = np.linspace(0, 59 + jump, 119)
+    uses = np.arange(steps + 1)
+    chances = binom.pmf(uses, steps, chance)
+    losses, masses = 2.0 * uses - steps, np.append((1 - rare) * chances, rare * chances)
+    truth = profile(np.append(losses, losses + jump), masses, epsilon)
+    above, below = (np.array([bound(e) for e in epsilon]) for bound in (sums.log_delta_above, sums.log_delta_below))
+    assert np.all(above >= np.log(truth) - 1e-9)
+    assert np.all(below <= np.log(truth) + 1e-9)
+
+
+# Losses on a grid from profiles whose laws are written out: randomised response, and one Gaussian step.
+
+MU = 1.3
+EPSILONS = np.linspace(-6, 6, 97)
+GRID = LossGrid(-120, 120, 0.05)
+
+
+def stated_profile(law: GridLaw, epsilon) -> np.ndarray:
+    """The hockey stick of a law on a grid by its definition: E (1 - e^(epsilon - loss))+, and what is lost."""
+    excess = np.maximum(law.losses - np.asarray(epsilon)[..., None], 0.0)
+    return -np.expm1(-excess) @ law.masses + law.lost
+
+
+def gaussian(epsilon) -> np.ndarray:
+    """The hockey stick of N(MU, 1) against N(0, 1) at any epsilon: the loss is MU x - MU^2/2."""
+    place = np.asarray(epsilon) / MU + MU / 2
+    return norm.sf(place - MU) - np.exp(epsilon) * norm.sf(place)
+
+
+def test_a_grid_lists_its_losses_and_middles():
+    grid = LossGrid(-2, 3, 0.5)
+    assert grid.losses.tolist() == [-1.0, -0.5, 0.0, 0.5, 1.0, 1.5]
+    assert grid.middles().tolist() == [-0.75, -0.25, 0.25, 0.75, 1.25]
+
+
+def test_points_on_a_profile_are_met_and_chords_lie_above():
+    """Second differences of a step of h in epsilon: chords are within h^2/8 of a profile whose slope is below 1."""
+    losses = GRID.losses
+    values = np.where(losses < 0, gaussian(losses) - 1 + np.exp(losses), theta(np.maximum(losses, 0), MU))
+    for law in from_points(GRID, values):  # both orders of a Gaussian pair are alike
+        np.testing.assert_allclose(stated_profile(law, losses[1:-1]), gaussian(losses[1:-1]), rtol=1e-9, atol=1e-12)
+        gap = stated_profile(law, EPSILONS) - gaussian(EPSILONS)
+        assert gap.min() > -1e-12 and gap.max() < 0.05**2 / 8
+        assert law.masses.min() >= 0 and law.masses.sum() + law.lost == pytest.approx(1, abs=1e-9)
+
+
+def test_tangents_stay_below_and_near():
+    """Events of a Gaussian pair: the loss above the middle of each cell, or below it where that is below zero."""
+    place = GRID.middles() / MU + MU / 2
+    sign = np.where(GRID.middles() > 0, 1.0, -1.0)
+    for law in from_tangents(GRID, norm.sf(sign * (place - MU)), norm.sf(sign * place)):
+        gap = gaussian(EPSILONS) - stated_profile(law, EPSILONS)
+        assert gap.min() > -1e-12 and gap.max() < 0.05**2
+        assert law.lost == 0 and law.masses.min() >= 0
+
+
+ATOMS = st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)), min_size=2, max_size=6)
+
+
+@settings(max_examples=20)
+@given(ATOMS, st.floats(0, 0.1), st.integers(0, 6), st.integers(0, 6))
+def test_atoms_dominate_their_laws_wherever_more_mass_is(pairs, beyond, p_place, q_place):
+    """By the hockey stick written out, sum of (p - e^epsilon q)+; a kink between grid points costs two steps."""
+    p, q = (np.array(side) / sum(side) * (1 - beyond) for side in zip(*pairs, strict=True))
+    laws = from_atoms(GRID, p, q, beyond)
+    p, q = np.append(p, 0.0), np.append(q, 0.0)
+    p[min(p_place, len(pairs))] += beyond
+    q[min(q_place, len(pairs))] += beyond
+    for law, (a, b) in zip(laws, ((p, q), (q, p)), strict=True):
+        found, exact = stated_profile(law, EPSILONS), np.maximum(a - np.exp(EPSILONS)[:, None] * b, 0).sum(axis=1)
+        assert (found <= exact + 1e-11).all()
+        if beyond == 0:
+            assert (found >= exact - 2.2 * GRID.step).all()
+
+
+def test_randomised_response_on_the_grid_is_kept():
+    """(3/4, 1/4) against (1/4, 3/4), losses +- ln 3: masses 3/4 and 1/4, but for the error allowed to atoms."""
+    grid = LossGrid(-60, 60, math.log(3) / 50)
+    for law in from_atoms(grid, np.array([0.25, 0.75]), np.array([0.75, 0.25])):
+        kept = law.losses[law.masses > 1e-6]
+        assert stated_profile(law, [0.0])[0] == pytest.approx(0.5, rel=0.02)
+        assert stated_profile(law, [0.0])[0] <= 0.5 * (1 - ATOM_ERROR)
+        np.testing.assert_allclose([kept.min(), kept.max()], [-math.log(3), math.log(3)], atol=2.01 * grid.step)
+
+
+def test_a_law_cut_into_other_cells_keeps_the_mass_of_both_sides():
+    law = GridLaw(-0.37, 0.1, np.array([0.1, 0.0, 0.2, 0.3, 0.25, 0.1]), 0.05)
+    for step in (0.03, 0.1, 0.27):
+        cells = regrid(law, step)
+        ends = cells.origin + np.arange(cells.below.size + 1) * step
+        np.testing.assert_allclose(ends / step, np.round(ends / step), atol=1e-9)
+        masses = np.append(cells.below, 0.0) + np.append(0.0, cells.above)
+        assert masses.sum() == pytest.approx(0.95, rel=1e-12) and cells.lost == 0.05
+        assert masses @ np.exp(-ends) == pytest.approx(law.masses @ np.exp(-law.losses), rel=1e-12)
+        assert masses @ ends == pytest.approx(law.masses @ law.losses, abs=step**2 / 8)
+
+
+def test_grids_reach_their_ends_and_are_as_fine_as_they_say():
+    grid = grid_between(1.0, 3.0, 0.04, 100)
+    assert grid.losses[0] <= -1.0 and grid.losses[-1] >= 3.0 and grid.losses[-grid.first] == 0.0
+    assert grid.step <= 0.2 / 30 and grid.step == step_of_sum(0.04, 100)
+    assert grid_between(1.0, 3.0, 0.04, 100, places=50).step == 4 / 50
+    p, q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.2, 0.3, 0.4, 0.1])
+    fitted = fitting_grid(np.repeat(p, 300), np.repeat(q, 300), 1)
+    assert fitted.losses[0] <= math.log(0.5) and math.log(2.5) <= fitted.losses[-1] < math.log(2.5) + fitted.step
+
+
+@given(st.floats(1e-6, 1), st.integers(1, 250_000))
+def test_the_steps_of_a_sum_move_its_mean_by_less_than_1e_5(variance, steps):
+    """A loss moved to the ends of its cell has step^2/12 more mean; epsilon is about steps variance / 2, or 1."""
+    moved = steps * step_of_sum(variance, steps) ** 2 / 12
+    assert moved <= 1e-5 * (1 + steps * variance / 2)
+
+
+# Laws on a grid: Gaussian steps compose to a Gaussian, and grids that are brought together keep their side.
+
+ALWAYS = np.array([0.0, 1.0])
+
+
+@pytest.mark.parametrize("steps", [1, 7, 300])
+@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-25])
+def test_gaussian_steps_compose_to_a_gaussian(steps, delta):
+    mu = 0.3
+    exact = float(gaussian_dp.epsilon(delta, mu * math.sqrt(steps)))
+    above = epsilon_above([(law_above(2 / mu, ALWAYS, 0.0, steps, delta), steps)], delta)
+    below = epsilon_below([(pair_laws(mu, ALWAYS, (1, 0), steps, delta)[0], steps)], delta)
+    assert below <= exact <= above
+    assert above == pytest.approx(exact, rel=2e-3, abs=2e-5)
+    assert below == pytest.approx(exact, rel=2e-3, abs=2e-5)
+
+
+def test_a_coarser_grid_keeps_its_side():
+    exact = float(gaussian_dp.epsilon(1e-6, 0.5 * math.sqrt(20)))
+    above, below = law_above(4.0, ALWAYS, 0.0, 20, 1e-6), pair_laws(0.5, ALWAYS, (1, 0), 20, 1e-6)[0]
+    for step in (above.step / 3, 0.0123):
+        assert epsilon_above([(pessimistic(regrid(above, step)), 20)], 1e-6) >= exact
+        assert epsilon_below([(optimistic(regrid(below, step)), 20)], 1e-6) <= exact
+
+
+def test_randomised_response_comes_out_exactly():
+    """Atoms on the grid are kept: one step is (ln 3, 0)-DP, so at delta it is ln((3/4 - delta) / (1/4))."""
+    step = math.log(3) / 50
+    grid = LossGrid(-60, 60, step)
+    laws = from_atoms(grid, np.array([0.25, 0.75]), np.array([0.75, 0.25]))
+    assert epsilon_below([(laws[0], 1)], 0.1) <= math.log((0.75 - 0.1) / 0.25)
+    x = np.exp(grid.losses)
+    profile = np.maximum.reduce([np.zeros_like(x), 0.75 - 0.25 * x, 1 - x])
+    values = np.where(grid.losses < 0, profile - 1 + x, profile)
+    above = from_points(grid, values)
+    assert epsilon_above([(above[0], 1)], 0.1) == pytest.approx(math.log((0.75 - 0.1) / 0.25), rel=1e-9)
+    assert epsilon_above([(above[1], 1)], 0.1) == pytest.approx(math.log((0.75 - 0.1) / 0.25), rel=1e-9)
+
+
+def test_lost_mass_above_delta_is_no_guarantee():
+    grid = LossGrid(-3, 3, 0.1)
+    laws = from_points(grid, np.full(7, 0.5))
+    assert epsilon_above([(laws[0], 1)], 0.1) == math.inf
+
+
+# The search for epsilon against randomised response, whose composition is a binomial law.
+
+LEVEL = 0.2
+
+
+def search(steps: int, delta: float) -> LossSearch:
+    """The losses of randomised response, +-LEVEL, on grids on which they are points."""
+    truth = math.exp(LEVEL) / (1 + math.exp(LEVEL))
+
+    def cells(step: float) -> Cells:
+        count = 2 * max(2, math.ceil(LEVEL / step))
+        below, above = np.zeros(count), np.zeros(count)
+        below[0], above[-1] = 1 - truth, truth
+        return Cells(-LEVEL, 2 * LEVEL / count, below, above, 0.0)
+
+    return LossSearch([LossPart(cells, np.array([-LEVEL, LEVEL]), np.log([1 - truth, truth]), steps)], delta)
+
+
+def exact_epsilon(steps: int, delta: float) -> float:
+    """The zero of sum_k Bin(k) (1 - e^(epsilon - (2 k - steps) LEVEL))_+ - delta."""
+    truth, k = math.exp(LEVEL) / (1 + math.exp(LEVEL)), np.arange(steps + 1)
+    masses, losses = binom.pmf(k, steps, truth), (2 * k - steps) * LEVEL
+    return brentq(lambda e: masses @ np.maximum(0, -np.expm1(e - losses)) / delta - 1, 0, steps * LEVEL, xtol=1e-13)
+
+
+@pytest.mark.parametrize(("steps", "delta"), [(10, 1e-2), (10, 1e-5), (40, 1e-5), (100, 1e-9), (100, 1e-12)])
+def test_the_interval_holds_the_binomial(steps, delta):
+    lower, upper = search(steps, delta).interval(0.0, both=True)
+    exact = exact_epsilon(steps, delta)
+    assert lower <= exact * (1 + 1e-9)
+    assert exact <= upper * (1 + 1e-9)
+    assert upper - lower <= 1e-3 * upper
+
+
+def test_what_is_known_to_be_larger_is_returned_at_once():
+    assert search(10, 1e-5).interval(5.0, both=True) == (0.0, 5.0)
+    assert search(10, 0.9).interval(0.0, both=True) == (0.0, 0.0)

@@ -1,0 +1,565 @@
+"""Claims of others: verdicts, files, logs, events of dp_accounting, Opacus's registry."""
+
+import json
+import math
+import re
+import warnings
+from dataclasses import fields
+from pathlib import Path
+
+import dp_accounting
+import pytest
+import torch
+from dp_accounting import dp_event as events
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus import PrivacyEngine
+from opacus.accountants import PRVAccountant, RDPAccountant, create_accountant
+from opacus.accountants.utils import get_noise_multiplier
+from scipy.stats import norm
+from torch.utils.data import DataLoader, TensorDataset
+
+from dpfl.accounting import external_claims
+from dpfl.accounting.external_claims import (
+    SCHEMA,
+    CertifiedAccountant,
+    Claim,
+    ClaimVerdict,
+    Entry,
+    check,
+    claims_of,
+    from_dp_event,
+    history_of,
+    judge,
+    phases_on,
+    poisson_phases,
+    read_json,
+    read_rows,
+    register,
+    sampler_named,
+)
+from dpfl.accounting.guarantees import Guarantee, Phase, guarantee, guarantee_of_phases
+from dpfl.accounting.samplers import (
+    SAMPLERS,
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Poisson,
+    Sampling,
+    ShuffledEpochs,
+    WithReplacement,
+)
+from dpfl.errors import InputError
+
+# The verdict on a claim: on each side of a known epsilon, and for each sampler by name.
+
+INTERVAL = Guarantee(upper=3.0, lower=1.0, upper_by="a proof", lower_by="a pair")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "verdict", "why"),
+    [
+        (0.99, ClaimVerdict.REFUTED, "a pair"),
+        (1.0, ClaimVerdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
+        (2.99, ClaimVerdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
+        (3.0, ClaimVerdict.PROVEN, "a proof"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(epsilon, verdict, why):
+    found = judge(epsilon, INTERVAL)
+    assert (found.verdict, found.why) == (verdict, why)
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf, "3", None])
+def test_an_epsilon_that_is_none_is_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        judge(epsilon, INTERVAL)
+    with pytest.raises(ValueError, match="epsilon"):
+        Claim("no number", (Phase(FullBatch(), 1.0, 1),), 1e-5, epsilon)
+
+
+def test_a_claim_needs_a_phase():
+    with pytest.raises(ValueError, match="phases"):
+        Claim("empty", (), 1e-5, 1.0)
+
+
+def test_full_batches_are_decided_by_the_closed_form():
+    # Two phases of one Gaussian step each: mu = sqrt(1/4 + 1/9), delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(...).
+    mu, epsilon = math.sqrt(1 / 4 + 1 / 9), 2.0
+    delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    phases = (Phase(FullBatch(), 2.0, 1), Phase(FullBatch(), 3.0, 1))
+    verdicts = [check(Claim("", phases, delta, claimed)).verdict for claimed in (0.999 * epsilon, 1.001 * epsilon)]
+    assert verdicts == [ClaimVerdict.REFUTED, ClaimVerdict.PROVEN]
+
+
+def test_an_observer_of_the_last_iterate_leaves_a_claim_open():
+    run = (Phase(ShuffledEpochs(batch_size=10, records=100), 1.0, 30),)
+    assert check(Claim("", run, 1e-5, 2.0)).verdict is ClaimVerdict.REFUTED
+    assert check(Claim("", run, 1e-5, 2.0, observer="last_iterate")).verdict is ClaimVerdict.UNKNOWN
+
+
+def test_samplers_are_made_by_name():
+    settings = {"sample_rate": 0.1, "batch_size": 10, "records": 100, "steps_per_epoch": 10}
+    assert set(SAMPLERS) == set(Sampling)
+    for name, kind in SAMPLERS.items():
+        needed = {field.name: settings[field.name] for field in fields(kind)}
+        assert sampler_named(name, **needed) == kind(**needed)
+    assert sampler_named("poisson", sample_rate=0.1) == Poisson(0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("bingo", {}, "sampler must be one of"),
+        ("poisson", {}, "poisson needs sample_rate, got none"),
+        ("full_batch", {"records": 3}, "no setting of its own, got records"),
+        ("poisson", {"sample_rate": 2.0}, "sample_rate must be at most 1"),
+    ],
+)
+def test_a_wrong_sampler_is_named(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        sampler_named(name, **settings)
+
+
+# Files of claims are read completely or refused in one line that names the claim and the field.
+
+GOOD = {
+    "sampler": "poisson", "sample_rate": 0.01, "noise_multiplier": 1.0, "steps": 10, "delta": 1e-5, "epsilon": 1.0,
+}  # fmt: skip
+FILE = Path("claims.json")
+
+
+def test_the_example_of_the_format_is_read():
+    text = external_claims.__doc__
+    start = text.index("{")
+    example = json.loads(text[start : text.index("\n\n", start)])
+    first, second = claims_of(example, FILE)
+    assert (first.name, first.epsilon, first.delta, first.neighbouring) == ("Table 2", 2.93, 1e-5, "zero_out")
+    assert first.phases == (Phase(ShuffledEpochs(64, 6000), 1.0072, 1880),)
+    assert second.phases == (Phase(Poisson(0.01), 1.2, 500), Phase(FullBatch(), 40, 10))
+    assert (second.neighbouring, second.observer) == ("zero_out", "every_step")
+
+
+def test_a_claim_without_a_name_has_its_number():
+    assert [claim.name for claim in claims_of({"schema": SCHEMA, "claims": [GOOD, GOOD]}, FILE)] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sigma": 1.0}, "claim 1: 'sigma' is unknown"),
+        ({"delta": None}, None),
+        ({"epsilon": "big"}, "claim 1: epsilon must be a real number"),
+        ({"sampler": "bingo"}, "claim 1: sampler must be one of"),
+        ({"sample_rate": 2}, "claim 1: sample_rate must be at most 1"),
+        ({"batch_size": 3}, "claim 1: sampler poisson needs sample_rate"),
+        ({"noise_multiplier": [1.0]}, "claim 1: noise_multiplier must be one number"),
+        ({"steps": 1.5}, "claim 1: steps must be a whole number"),
+        ({"delta": [0.1]}, "claim 1: delta must be one number"),
+        ({"neighbouring": "near"}, "claim 1: neighbouring must be one of"),
+        ({"observer": ["x"]}, "claim 1: observer must be one of"),
+        ({"sampler": ["x"]}, "claim 1: sampler must be one of"),
+        ({"phases": []}, "claim 1: 'sampler' is unknown"),
+    ],
+)
+def test_a_wrong_claim_is_named(changed, message):
+    entry = {key: value for key, value in {**GOOD, **changed}.items() if value is not None}
+    with pytest.raises(InputError, match=message or "claim 1: delta is missing") as caught:
+        claims_of({"schema": SCHEMA, "claims": [entry]}, FILE)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "schema"),
+        ({"schema": "dpfl-claims/2", "claims": [GOOD]}, "dpfl-claims/1"),
+        ({"schema": SCHEMA, "claims": []}, "one claim or more"),
+        ({"schema": SCHEMA, "claims": [GOOD], "more": 1}, "nothing else"),
+        ({"schema": SCHEMA, "claims": [3]}, "claim 1: should be an object"),
+        ({"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": 3}]}, "phases should be a list"),
+        ({"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": [3]}]}, "phases should be a list"),
+        ({"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": []}]}, "at least one phase"),
+    ],
+)
+def test_a_wrong_file_is_named(content, message):
+    with pytest.raises(InputError, match=message):
+        claims_of(content, FILE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "a": 2}', "'a' stands twice"),
+        ("{", "no JSON file"),
+        ("[" * 100_000, "nested too deeply"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path, text, message):
+    path = tmp_path / "claims.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_json(path)
+    assert "\n" not in str(caught.value)
+
+
+CONVEX = {"smoothness": 1, "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}
+
+
+def convex_claim(epsilon, convex):
+    """A claim about the last iterate of 200 full batches."""
+    run = {"sampler": "full_batch", "noise_multiplier": 3, "steps": 200}
+    return {"observer": "last_iterate", "delta": 1e-5, "epsilon": epsilon, "convex": convex, **run}
+
+
+def test_a_claim_may_state_a_convex_problem():
+    """mu = 1 in the limit of many steps, an epsilon of 4.37718 at 1e-5; 30.5 with every step seen."""
+    content = {"schema": "dpfl-claims/1", "claims": [convex_claim(4.378, CONVEX), convex_claim(4.376, CONVEX)]}
+    assert [check(claim).verdict for claim in claims_of(content, Path("f.json"))] == ["proven", "refuted"]
+
+
+@pytest.mark.parametrize(
+    ("convex", "message"),
+    [(3, "object"), ({"smoothness": 1}, "learning_rate is missing"), (CONVEX | {"clip": 1}, "'clip' is unknown")],
+)
+def test_a_wrong_problem_of_a_claim_is_named(convex, message):
+    with pytest.raises(InputError, match=message):
+        claims_of({"schema": "dpfl-claims/1", "claims": [convex_claim(1, convex)]}, Path("f.json"))
+
+
+# Logs of runs: the same history from CSV, JSON lines and an accountant's state; wrong rows are named.
+
+STEPS = [(1.0, 0.1)] * 3 + [(1.5, 0.1)] * 2
+HISTORY = [Entry(1.0, 0.1, 3), Entry(1.5, 0.1, 2)]
+
+
+@pytest.fixture
+def accountant():
+    """Opacus's accountant after the steps."""
+    accountant = RDPAccountant()
+    for noise, rate in STEPS:
+        accountant.step(noise_multiplier=noise, sample_rate=rate)
+    return accountant
+
+
+def test_a_row_per_step_joins_to_the_history(tmp_path, accountant):
+    rows = tmp_path / "log.csv"
+    rows.write_text("noise_multiplier,sample_rate\n" + "".join(f"{n},{q}\n" for n, q in STEPS))
+    lines = tmp_path / "log.jsonl"
+    lines.write_text("".join(json.dumps({"noise_multiplier": n, "sample_rate": q}) + "\n" for n, q in STEPS))
+    state = json.loads(json.dumps(accountant.state_dict()))
+    each = {"steps_per_row": 1}
+    assert read_rows(rows, **each) == read_rows(lines, **each) == history_of(state, Path("state.json")) == HISTORY
+
+
+def test_rows_that_are_epochs_have_the_steps_that_are_stated(tmp_path):
+    rows = tmp_path / "log.csv"
+    rows.write_text("noise_multiplier,sample_rate\n" + "1,0.0625\n" * 3)
+    assert read_rows(rows, steps_per_row=16) == [Entry(1.0, 0.0625, 48)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.csv", "noise_multiplier,sample_rate\n1.0,0.0625\n1.0,0.0625\n1.0,0.0625\n"),
+        ("log.jsonl", '{"noise_multiplier": 1.0, "sample_rate": 0.0625}\n' * 3),
+    ],
+)
+def test_rows_of_unknown_length_are_refused(tmp_path, name, text):
+    """Three epochs of 16 steps were three steps: the claim 2.8062 was proven of a run that spends 3.2405."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match="does not say how many steps a row is"):
+        read_rows(path)
+
+
+RISING = [[1.0, 0.0625, 16], [1.0, 0.0625, 32], [1.2, 0.0625, 48]]
+
+
+def test_steps_so_far_are_never_added(tmp_path):
+    """16, 32 and 48 steps are 48 or 96: nobody but the user knows."""
+    rows = tmp_path / "log.csv"
+    rows.write_text("noise_multiplier,sample_rate,num_steps\n" + "".join(f"{n},{q},{t}\n" for n, q, t in RISING))
+    reads = [
+        lambda **which: read_rows(rows, **which),
+        lambda **which: history_of({"history": RISING}, Path("state.json"), **which),
+        lambda **which: history_of({"history": RISING, "mechanism": "rdp"}, Path("state.json"), **which),
+    ]
+    for read in reads:
+        with pytest.raises(InputError, match=r"rises from row to row, up to 48: .*\(96 together\)"):
+            read()
+        assert read(num_steps="cumulative") == [Entry(1.0, 0.0625, 32), Entry(1.2, 0.0625, 16)]
+        assert read(num_steps="per_row") == [Entry(1.0, 0.0625, 48), Entry(1.2, 0.0625, 48)]
+
+
+def test_a_state_as_opacus_writes_it_needs_no_word_on_its_steps(accountant):
+    for _ in range(7):
+        accountant.step(noise_multiplier=2.0, sample_rate=0.1)
+    state = {**accountant.state_dict(), "history": accountant.history[1:]}
+    assert history_of(json.loads(json.dumps(state)), Path("s.json")) == [Entry(1.5, 0.1, 2), Entry(2.0, 0.1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [({"rounds": 3, "local_epochs": 16}, "'rounds', 'local_epochs' is not of a log"), ({"mechanism": "mine"}, "mech")],
+)
+def test_a_state_that_says_more_is_refused(more, message):
+    with pytest.raises(InputError, match=message):
+        history_of({"history": [[1.0, 0.0625, 3]], **more}, Path("state.json"))
+
+
+def test_options_that_contradict_the_log_are_refused(tmp_path):
+    rows = tmp_path / "log.csv"
+    rows.write_text("noise_multiplier,sample_rate,num_steps\n1,0.1,32\n1,0.1,16\n")
+    for options, message in [
+        ({"steps_per_row": 1}, "leave out --steps-per-row"),
+        ({"num_steps": "cumulative"}, "falls"),
+        ({"num_steps": "x"}, "--num-steps must be one of"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            read_rows(rows, **options)
+    rows.write_text("noise_multiplier,sample_rate\n1,0.1\n")
+    for options, message in [
+        ({"num_steps": "per_row", "steps_per_row": 1}, "leave out --num-steps"),
+        ({"steps_per_row": 0}, "steps_per_row must be at least 1"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            read_rows(rows, **options)
+
+
+def test_a_history_becomes_phases(accountant):
+    expected = (Phase(Poisson(0.1), 1.0, 3), Phase(Poisson(0.1), 1.5, 2))
+    assert poisson_phases(accountant.history) == poisson_phases(HISTORY) == expected
+    assert phases_on(FixedBatches(10, 100), HISTORY) == tuple(
+        Phase(FixedBatches(10, 100), entry.noise_multiplier, entry.num_steps) for entry in HISTORY
+    )
+
+
+@pytest.mark.parametrize("sampler", [BallsInBins(2), ShuffledEpochs(50, 100)])
+def test_noise_that_changes_within_an_epoch_is_refused(sampler):
+    with pytest.raises(ValueError, match="after 3 steps, within an epoch of 2"):
+        phases_on(sampler, HISTORY)
+    assert len(phases_on(sampler, [Entry(1.0, 0.5, 4), Entry(2.0, 0.5, 3)])) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("log.csv", "noise_multiplier,sample_rate,num_steps\n", "holds no step"),
+        ("log.csv", "noise_multiplier,sample_rate\n1,0.1\n0,0.1\n", "line 3: noise_multiplier must be above 0"),
+        ("log.csv", "noise_multiplier,sample_rate\n1,2\n", "line 2: sample_rate must be at most 1"),
+        ("log.csv", "noise_multiplier,sample_rate\n1\n", "line 2: has fewer cells than the header"),
+        ("log.csv", "noise_multiplier,sample_rate,num_steps\n1,0.1,8\n1,0.2\n", "line 3: has fewer cells"),
+        ("log.csv", "noise_multiplier,sample_rate,num_steps\n1,0.1,1,880\n", "line 2: has more cells"),
+        ("log.csv", "noise_multiplier,sample_rate,num_steps\n1,0.1,\n", "line 2: num_steps must be a real number"),
+        ("log.csv", "epoch,noise_multiplier,sample_rate,epsilon\n0,1,0.1,2\n", "'epoch', 'epsilon' is not of a log"),
+        ("log.csv", "noise_multiplier,sample_rate,num_steps,batches\n1,0.1,3,16\n", "'batches' is not of a log"),
+        ("log.csv", "noise_multiplier,sample_rate,Total_Steps\n1,0.1,188000\n", "'Total_Steps' is not of a log"),
+        ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.1, "rounds": 9}\n', "'rounds' is not of a log"),
+        ("log.csv", "noise_multiplier;sample_rate;num_steps\n1;0.1;3\n", "with commas in between, and this one reads"),
+        (
+            "log.jsonl",
+            '{"noise_multiplier": 1, "sample_rate": 1, "num_steps": 9}\n{"noise_multiplier": 2, "sample_rate": 1}\n',
+            "line 2: num_steps must be a real number",
+        ),
+        ("log.csv", "noise_multiplier,sample_rate\nx,0.1\n", "line 2: noise_multiplier must be a real number"),
+        ("log.csv", "noise_multiplier,sample_rate\n1_0,0.1\n", "line 2: noise_multiplier must be a real number"),
+        ("log.csv", "noise_multiplier,noise_multiplier,sample_rate\n1,5,0.1\n", "a column stands twice"),
+        ("log.jsonl", '{"noise_multiplier": 1, "noise_multiplier": 5, "sample_rate": 1}\n', "line 1: key 'noise_mul"),
+        ("log.jsonl", '{"noise_multiplier": true, "sample_rate": 1}\n', "noise_multiplier must be a real number"),
+        ("log.csv", "sigma,q\n1,0.1\n", "has no column noise_multiplier and no column sample_rate"),
+        ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.1}\n[1]\n', "line 2: should be a JSON object"),
+        ("log.csv", "noise_multiplier,sample_rate\n" + "1" * 200_000 + ",0.1\n", "line 2: field larger"),
+        ("log.jsonl", "[" * 100_000, "line 1: should be a JSON object"),
+        ("log.jsonl", "x\n", "line 1: should be a JSON object"),
+        ("log.jsonl", None, "cannot read"),
+    ],
+)
+def test_a_wrong_row_is_one_line(tmp_path, name, text, message):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    counted = text is None or "num_steps" in text
+    with pytest.raises(InputError, match=message) as caught:
+        read_rows(path, steps_per_row=None if counted else 1)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_mark_that_excel_writes_first_is_no_part_of_a_name(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("noise_multiplier,sample_rate\n1,0.1\n", encoding="utf-8-sig")
+    assert read_rows(path, steps_per_row=1) == [Entry(1.0, 0.1, 1)]
+
+
+@pytest.mark.parametrize("history", [3, [3], [[1, 0.1]], [[1, 0.1, 2.5]], [[1, 0.1, 10**400]], []])
+def test_a_wrong_state_is_refused(history):
+    with pytest.raises(InputError, match=r"state\.json"):
+        history_of({"history": history}, Path("state.json"))
+
+
+# dp_accounting's events give the phases that its own PLD accountant accounts for.
+
+GAUSSIAN = events.GaussianDpEvent(2.0)
+STEP = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+
+
+@pytest.mark.parametrize(
+    ("event", "phases"),
+    [
+        (GAUSSIAN, (Phase(FullBatch(), 2.0, 1),)),
+        (STEP, (Phase(Poisson(0.1), 1.0, 1),)),
+        (events.SelfComposedDpEvent(STEP, 7), (Phase(Poisson(0.1), 1.0, 7),)),
+        (events.ComposedDpEvent([STEP, GAUSSIAN, STEP]), (Phase(Poisson(0.1), 1.0, 2), Phase(FullBatch(), 2.0, 1))),
+        (
+            events.SelfComposedDpEvent(events.ComposedDpEvent([STEP, events.SelfComposedDpEvent(GAUSSIAN, 2)]), 3),
+            (Phase(Poisson(0.1), 1.0, 3), Phase(FullBatch(), 2.0, 6)),
+        ),
+        (events.SampledWithoutReplacementDpEvent(100, 5, GAUSSIAN), (Phase(FixedBatches(5, 100), 2.0, 1),)),
+        (events.SampledWithReplacementDpEvent(100, 5, GAUSSIAN), (Phase(WithReplacement(5, 100), 2.0, 1),)),
+        (events.ComposedDpEvent([events.NoOpDpEvent()]), ()),
+    ],
+)
+def test_known_events(event, phases):
+    assert from_dp_event(event) == phases
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.LaplaceDpEvent(1.0),
+        events.NonPrivateDpEvent(),
+        events.UnsupportedDpEvent(),
+        events.PoissonSampledDpEvent(0.1, STEP),
+        events.ComposedDpEvent([STEP, events.SingleEpochTreeAggregationDpEvent(1.0, 4)]),
+        "GaussianDpEvent",
+    ],
+)
+def test_an_unknown_event_is_named_in_one_line(event):
+    with pytest.raises(ValueError, match=r"^event .* is not known here; known are Gaussian") as caught:
+        from_dp_event(event)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rate_out_of_range_is_named():
+    with pytest.raises(ValueError, match="sample_rate"):
+        from_dp_event(events.PoissonSampledDpEvent(1.5, GAUSSIAN))
+
+
+@pytest.mark.parametrize("count", [-3, 2.5, "3", True])
+def test_a_count_that_is_none_is_refused(count):
+    """-3 steps and 10 more were 7."""
+    with pytest.raises(ValueError, match="count"):
+        from_dp_event(events.ComposedDpEvent([events.SelfComposedDpEvent(STEP, count), STEP]))
+
+
+@settings(max_examples=2, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.02, 0.5), st.floats(0.8, 4.0), st.integers(1, 30)), min_size=1, max_size=2
+    )
+)  # fmt: skip
+def test_the_interval_agrees_with_their_accountant(parts):
+    event = dp_accounting.ComposedDpEvent(
+        [
+            events.SelfComposedDpEvent(events.PoissonSampledDpEvent(rate, events.GaussianDpEvent(noise)), count)
+            for rate, noise, count in parts
+        ]
+    )
+    found = guarantee_of_phases(from_dp_event(event), delta=1e-5, neighbouring="add_or_remove")
+    theirs = PLDAccountant(value_discretization_interval=1e-4).compose(event).get_epsilon(1e-5)
+    # Theirs is pessimistic: never below the truth, above it by its grid of 1e-4.
+    assert found.lower <= theirs * (1 + 1e-6) + 1e-9
+    assert theirs <= found.upper * (1 + 1e-3) + 2e-3
+
+
+# The accountant in Opacus's registry: a private training by its name, and its numbers against Opacus's own.
+
+PAGE = Path(__file__).parents[2] / "docs/howto/opacus.md"
+
+
+@pytest.fixture
+def registered():
+    """Register the accountant; Opacus warns of its generators and hooks."""
+    register()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def private_training(engine: PrivacyEngine, **settings) -> None:
+    """Train a linear model for two epochs on 100 records in batches of 10."""
+    generator = torch.Generator().manual_seed(0)
+    data = TensorDataset(torch.randn(100, 3, generator=generator), torch.zeros(100, 1))
+    model = torch.nn.Linear(3, 1)
+    model, optimizer, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(data, batch_size=10),
+        max_grad_norm=1.0,
+        **settings,
+    )
+    for _ in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_engine_trains_with_it_by_name():
+    engine = PrivacyEngine(accountant="dpfl_pld")
+    private_training(engine, noise_multiplier=1.3)
+    assert engine.accountant.history == [(1.3, 0.1, 20)]
+    proven = guarantee(Poisson(0.1), noise_multiplier=1.3, steps=20, delta=1e-5).upper
+    assert engine.get_epsilon(1e-5) == proven
+
+
+@pytest.mark.usefixtures("registered")
+def test_the_example_of_the_page_runs():
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL).group(1)
+    names: dict = {}
+    exec(code, names)
+    assert 0 < names["epsilon"] < 3
+
+
+@pytest.mark.usefixtures("registered")
+def test_it_is_not_above_theirs_and_not_below_the_pair():
+    for history in ([(1.1, 0.01, 1000)], [(1.0, 0.02, 200), (2.0, 0.05, 300)]):
+        ours, rdp, prv = CertifiedAccountant(), RDPAccountant(), PRVAccountant()
+        for accountant in (ours, rdp, prv):
+            accountant.history = list(history)
+        epsilon = ours.get_epsilon(1e-5)
+        assert epsilon < rdp.get_epsilon(1e-5)
+        # PRV errs by 0.01 at most, upwards.
+        assert prv.get_epsilon(1e-5) - 0.021 < epsilon < prv.get_epsilon(1e-5) + 1e-4
+
+
+@pytest.mark.usefixtures("registered")
+def test_steps_join_and_state_comes_back():
+    accountant = create_accountant("dpfl_pld")
+    assert (len(accountant), accountant.get_epsilon(1e-5)) == (0, 0.0)
+    for noise in (1.0, 1.0, 2.0):
+        accountant.step(noise_multiplier=noise, sample_rate=0.1)
+    assert accountant.history == [(1.0, 0.1, 2), (2.0, 0.1, 1)] and len(accountant) == 3  # steps, as IAccountant says
+    again = create_accountant("dpfl_pld")
+    again.load_state_dict(accountant.state_dict())
+    assert again.get_epsilon(1e-5) == accountant.get_epsilon(1e-5)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_step_without_noise_has_no_guarantee():
+    accountant = CertifiedAccountant()
+    accountant.step(noise_multiplier=0.0, sample_rate=0.1)
+    assert accountant.get_epsilon(1e-5) == math.inf
+
+
+@pytest.mark.usefixtures("registered")
+def test_opacus_calibrates_with_it():
+    settings = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.05, "steps": 50}
+    noise = get_noise_multiplier(**settings, accountant="dpfl_pld", epsilon_tolerance=0.1)
+    spent = guarantee(Poisson(0.05), noise_multiplier=noise, steps=50, delta=1e-5).upper
+    assert 1.9 <= spent <= 2.0
+    assert noise < get_noise_multiplier(**settings, accountant="rdp")

@@ -1,0 +1,194 @@
+"""`dpfl.results`: the shipped results and a small set of our own, from folders, checkouts and crates."""
+
+import json
+import math
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl import results as r
+from dpfl.errors import InputError
+from dpfl.reporting.results import NotRunError, read_csv, write_table
+
+SETTINGS = {"paper": "bhaskar2025", "experiment": "fedavg_images", "dataset": "digits", "stand_in_for": "mnist"}
+
+
+def run(seed, accuracies, **settings):
+    """A row of a run table."""
+    listed = {"accuracy_pct": accuracies[-1], "accuracy_pct_by_round": json.dumps(accuracies), "noise_multiplier": 1.0}
+    return {**SETTINGS, "model": "cnn_tanh", **settings, "seed": seed, "status": "finished", **listed}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A checkout with results of scale demo: two jobs of one experiment, one of another, a table and a figure."""
+    folder = tmp_path_factory.mktemp("checkout") / "results" / "demo"
+    runs = folder / "runs" / "bhaskar2025"
+    first = [run(0, [10.0, 30.0, 50.0], rounds=3), run(1, [12.0, 34.0, 54.0], rounds=3)]
+    # The second job has a setting that the first lacks, and a list of another length than its rounds.
+    second = [run(0, [60.0], rounds=1, study="readings", shape="[1, 2]")]
+    canaries = [{**SETTINGS, "experiment": "canaries", "seed": 0, "status": "finished", "epsilon_lower_bound": 1.5}]
+    for name, rows in {"a": first, "b": second, "c": canaries}.items():
+        write_table(pd.DataFrame(rows), runs / f"{name}.csv.gz")
+    write_table(pd.DataFrame(first), runs / "left_from_an_earlier_grid.csv.gz")
+    cells = {"model": ["cnn_tanh", "cnn_tanh"], "rounds": [3, 1], "accuracy_pct": [52.0, 60.0]}
+    write_table(pd.DataFrame({**cells, "origins": ["a:0 a:1", "b:0"]}), folder / "tables" / "bhaskar2025_table_2.csv")
+    write_table(pd.DataFrame({"not_run": ["no run of it"]}), folder / "figures" / "bhaskar2025_splits.csv")
+    return folder.parents[1]
+
+
+def test_a_run_becomes_a_row_for_each_round(checkout):
+    rows = r.runs("bhaskar2025", checkout, rounds=3)
+    assert list(rows["round"]) == [1, 2, 3, 1, 2, 3] and list(rows["seed"]) == [0, 0, 0, 1, 1, 1]
+    assert list(rows["accuracy_pct"]) == [10, 30, 50, 12, 34, 54]
+    assert "accuracy_pct_by_round" not in rows and set(rows["origin"]) == {"a:0", "a:1"} and set(rows["job"]) == {"a"}
+
+
+def test_a_run_that_two_jobs_trained_stands_once(checkout):
+    assert len(r.runs("bhaskar2025", checkout)) == 2 * 3 + 1 + 1  # rounds of a, of b, and the canaries' end
+    [fedavg, _] = r.run_tables("bhaskar2025", checkout)
+    assert fedavg.columns.get_loc("study") < fedavg.columns.get_loc("seed"), "a setting of the second job alone"
+
+
+def test_conditions_choose_runs_and_say_what_there_is(checkout):
+    assert set(r.runs("bhaskar2025", checkout, study=None, experiment="fedavg_images")["seed"]) == {0, 1}
+    assert len(r.runs("bhaskar2025", checkout, rounds=[1, 3])) == 7
+    assert list(r.runs("bhaskar2025", checkout, study="readings")["accuracy_pct"]) == [60.0]
+    with pytest.raises(InputError, match="no rounds 7; there are 1, 3"):
+        r.runs("bhaskar2025", checkout, rounds=7)
+    with pytest.raises(InputError, match="has no column colour; there are paper"):
+        r.runs("bhaskar2025", checkout, colour="red")
+    with pytest.raises(InputError, match=r"no runs of lowy2021 in .*; there are runs of bhaskar2025"):
+        r.runs("lowy2021", checkout)
+
+
+def test_a_damaged_list_is_named(checkout, tmp_path):
+    rows = pd.DataFrame([{**run(0, [1.0], rounds=1), "accuracy_pct_by_round": "[1.0"}])
+    write_table(rows, tmp_path / "results/demo/runs/bhaskar2025/a.csv.gz")
+    with pytest.raises(InputError, match="for a list of numbers"):
+        r.runs("bhaskar2025", tmp_path)
+
+
+def test_tables_list_what_was_run_and_what_was_not(checkout):
+    listed = r.tables(checkout)
+    assert list(listed.columns) == list(r.COLUMNS["tables"])
+    assert listed[["kind", "name", "rows", "not_run"]].to_numpy().tolist() == [
+        ["tables", "table_2", 2, ""],
+        ["figures", "splits", 0, "no run of it"],
+    ]
+    assert listed["title"].iloc[0].startswith("Table 2: accuracy on MNIST")
+    assert list(r.table("bhaskar2025", 2, checkout)["accuracy_pct"]) == [52, 60]
+    with pytest.raises(NotRunError, match="no run of it"):
+        r.figure("bhaskar2025", "splits", checkout)
+    with pytest.raises(InputError, match=r"no table table_9 of bhaskar2025 in .*; there are table_2"):
+        r.table("bhaskar2025", 9, checkout)
+
+
+def test_every_source_gives_the_same_runs(checkout, tmp_path, monkeypatch):
+    crate = tmp_path / "demo.crate.zip"
+    with zipfile.ZipFile(crate, "w") as archive:
+        archive.writestr("../../outside.csv", "not ours")
+        for path in (path for path in checkout.rglob("*") if path.is_file()):
+            archive.write(path, path.relative_to(checkout))
+    with zipfile.ZipFile(crate) as archive:
+        archive.extractall(tmp_path / "unpacked", [name for name in archive.namelist() if name.startswith("results")])
+    (checkout / "docs").mkdir(exist_ok=True)
+    monkeypatch.chdir(checkout / "docs")
+    for source in ("demo", checkout / "results" / "demo", crate, tmp_path / "unpacked", str(checkout)):
+        pd.testing.assert_frame_equal(r.runs("bhaskar2025", source), r.runs("bhaskar2025", checkout))
+    assert not list(tmp_path.parent.rglob("outside.csv"))
+
+
+def test_what_is_no_source_is_named(tmp_path, checkout, monkeypatch):
+    (tmp_path / "results/quick/runs").mkdir(parents=True)
+    (tmp_path / "results/demo/runs").mkdir(parents=True)
+    with pytest.raises(InputError, match="several results: name one of"):
+        r.tables(tmp_path)
+    (tmp_path / "page.zip").write_text("no archive")
+    with pytest.raises(InputError, match=r"page\.zip is no crate"):
+        r.tables(tmp_path / "page.zip")
+    with pytest.raises(InputError, match="nowhere is not there"):
+        r.tables("nowhere")
+    with pytest.raises(InputError, match="has no results of dpfl"):
+        r.tables(tmp_path / "results/quick/runs")
+    monkeypatch.setattr(r, "_LARGEST_CRATE", 10)
+    with zipfile.ZipFile(tmp_path / "large.zip", "w") as archive:
+        archive.writestr("results/demo/tables/x.csv", "a\n" * 10)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        r.tables(tmp_path / "large.zip")
+
+
+def test_learning_curves_are_those_of_the_runs_behind_a_row(checkout):
+    found = r.curves("bhaskar2025", 2, checkout)
+    assert set(found["cell"]) == {"rounds 3", "rounds 1"} and set(found["unit"]) == {"round"}
+    assert found.query("cell == 'rounds 3' and seed == 1")["accuracy_pct"].tolist() == [12, 34, 54]
+    assert r.curves("bhaskar2025", 2, checkout, rounds=1)["accuracy_pct"].tolist() == [60]
+
+
+def test_a_configuration_stands_for_its_runs(checkout, monkeypatch):
+    """Of the jobs that it lists, not of all that lie in the folder."""
+    config = checkout / "mine.yaml"
+    config.write_text("scale: demo\npapers: [bhaskar2025]\nseeds: [0]\n")
+    monkeypatch.chdir(checkout)
+    with pytest.raises(InputError, match=r"mine\.yaml has no runs: train it first"):
+        r.compare(config, "demo")
+
+
+def test_two_sources_that_differ_in_one_number(checkout, tmp_path):
+    other = tmp_path / "results/demo"
+    path = checkout / "results/demo/runs/bhaskar2025/a.csv.gz"
+    write_table(read_csv(path).assign(accuracy_pct=[51.0, 55.0]), other / "runs/bhaskar2025/a.csv.gz")
+    same = r.compare(checkout, checkout)
+    assert list(same.columns) == list(r.COLUMNS["compare"]) and set(same["verdict"]) == {"identical"}
+    found = r.compare(checkout, other, metric="accuracy_pct").set_index("cell")
+    assert found["verdict"].to_dict() == {"rounds 3": "outside chance", "rounds 1": "only in first"}
+    assert found.loc["rounds 3", "difference"] == 1.0 and math.isnan(found["difference"].iloc[1])
+
+
+# The results that are shipped.
+
+
+def test_a_shipped_table_is_the_mean_of_its_runs_last_rounds(repository):
+    """By this module's runs and their origins, not by the code that made the table."""
+    shipped = repository / "results" / "paper"
+    rows = r.runs("bhaskar2025", shipped)
+    last = rows.sort_values("round").groupby("origin")["accuracy_pct"].last()
+    cells = r.table("bhaskar2025", 2, shipped).query("runs > 0")
+    assert len(cells) > 0
+    for cell in cells.to_dict("records"):
+        assert np.mean(last[cell["origins"].split()]) == pytest.approx(cell["accuracy_pct"], abs=1e-9)
+
+
+def test_shipped_verdicts_are_those_of_the_page(repository):
+    counts = r.claims(repository / "results" / "paper").query("~asked_here")["verdict"].value_counts()
+    page = (repository / "results" / "paper" / "README.md").read_text()
+    assert f"{counts['as stated']} as stated" in " ".join(page.split())
+    assert set(r.COLUMNS["claims"]) <= set(r.claims(repository / "results" / "paper").columns)
+
+
+def test_shipped_epsilons_are_in_order_and_of_their_verdict(repository):
+    known = r.epsilons(repository / "results" / "paper")
+    assert list(known.columns) == list(r.COLUMNS["epsilons"])
+    assert (known["refuted"] <= known["proven"]).all() and len(known) > 100
+    refuted = known["verdict"] == "refuted"
+    assert (refuted == (known["refuted"] > known["claimed"] * 1.001)).all() and refuted.any()
+
+
+def test_the_columns_of_shipped_runs_are_documented(repository):
+    """Those that all runs of a paper have; settings and metrics are its paper.yaml's and its experiments'."""
+    shipped = repository / "results" / "paper"
+    everywhere = set.intersection(
+        *(set(r.runs(paper.name, shipped).columns) for paper in sorted((shipped / "runs").iterdir()))
+    )
+    plain = {name for name in everywhere if not name.startswith("privacy_")} - {"sweep"}
+    assert plain - {"delta", "batch_size", "rounds"} <= set(r.COLUMNS["runs"])
+
+
+def test_the_module_needs_no_torch():
+    code = "import sys, dpfl.results as r; r.tables(sys.argv[1]); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "paper"], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -52,6 +52,7 @@ def test_the_schema_is_a_schema_and_describes_every_key():
         ({"only": {"epsilon": [-1]}}, ["only.epsilon.0", "-1", "above 0"]),
         ({"only": {"epsilon": [0]}}, ["only.epsilon.0", "above 0"]),
         ({"only": {"epsilon": [math.nan]}}, ["only.epsilon.0", "not a number"]),
+        ({"only": {"clients": [10, 10]}}, ["only.clients", "repetition"]),
         ({"only": {"dataset": ["minst"]}}, ["only.dataset.0", "minst", "mnist"]),
         ({"only": {"clients": [0]}}, ["only.clients.0", "at least 1"]),
         ({"papers": ["lowy2022"]}, ["papers", "lowy2022", "lowy2021"]),
@@ -72,20 +73,13 @@ def test_a_wrong_value_is_named_in_one_line(wrong, words):
         assert word in message
 
 
-@pytest.mark.parametrize(
-    ("text", "word"), [("a: [", "YAML"), ("- 1", "keys"), ("\x00", "YAML"), ("scale: [demo]", "scale")]
-)
+@pytest.mark.parametrize(("text", "word"), [("\x00", "YAML"), ("scale: [demo]", "scale")])
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text, word):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=r"mine\.yaml") as caught:
         configuration.read(path)
     assert word in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.yaml"):
-        configuration.read(tmp_path / "nowhere.yaml")
 
 
 @settings(max_examples=150)
@@ -122,6 +116,7 @@ def test_any_file_is_a_configuration_or_refused_in_one_line(repository, tmp_path
         (b"a: " + b"9" * 6000, "not YAML"),
         (b"a: " + b"[" * 5000 + b"]" * 5000, "not YAML"),
         (b"a: 0x" + b"f" * 6000, "not YAML"),
+        (b"a: 0" + b"7" * 6000, "not YAML"),
         (b"a: {b: [-0x8000000000000001]}", "64 bits"),
         (b"? 0x" + b"f" * 6000 + b"\n: 1", "64 bits"),
         (b"a: 1:30", "'1:30' is a number of base 60"),

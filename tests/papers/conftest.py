@@ -75,8 +75,10 @@ def cases(request: pytest.FixtureRequest) -> dict[str, list[Case]]:
 
 
 @pytest.fixture
-def verdict(key: str) -> Callable[..., Verdict]:
+def verdict(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
     """Return a function (claim, cases) that gives the verdict of a claim on these cases, or on its own without runs."""
+
+    key = request.path.parent.name  # a test may have a `key` of its own
 
     def give(claim: str, cases: list[Case] | None = None) -> Verdict:
         evidence = check_of(key, claim)(None) if cases is None else ClaimEvidence(cases)

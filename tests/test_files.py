@@ -1,9 +1,13 @@
+"""Files: replaced whole or left as they were, and sealed bytes that come back or not at all."""
+
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpfl.errors import InputError
-from dpfl.files import replacing, require_writable, write_atomically
+from dpfl.files import checked_content, replacing, require_writable, with_checksum, write_atomically
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -63,3 +67,26 @@ def test_a_link_to_nothing_is_no_folder_that_can_be_written(tmp_path, name):
     (tmp_path / name).symlink_to({"dead": "nowhere", "loop": "loop"}[name])
     with pytest.raises(InputError, match=name):
         require_writable(tmp_path / name / "deep")
+
+
+# Sealed bytes: back as they were, or not at all.
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=200))
+def test_content_comes_back(content):
+    assert checked_content(with_checksum(content)) == content
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(min_size=1, max_size=200), st.data())
+def test_any_flipped_bit_and_any_cut_is_seen(content, data):
+    sealed = bytearray(with_checksum(content))
+    place = data.draw(st.integers(0, len(sealed) - 1))
+    assert checked_content(bytes(sealed[:place])) is None
+    sealed[place] ^= 1 << data.draw(st.integers(0, 7))
+    assert checked_content(bytes(sealed)) is None
+
+
+def test_foreign_bytes_are_nothing():
+    assert checked_content(b"") is None and checked_content(b"\n\n") is None

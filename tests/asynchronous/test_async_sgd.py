@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
@@ -33,6 +35,7 @@ from dpfl.asynchronous.events import (
 from dpfl.engine.networks import softmax_regression
 from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
+from dpfl.errors import InputError
 from dpfl.randomness import generator
 
 CLIENTS, RECORDS, ROUNDS, BATCH = 3, 12, 6, 4
@@ -356,3 +359,61 @@ def test_a_client_starts_no_round_too_far_from_the_last_model():
         assert all(isinstance(kinds[place - 1], Interrupt) for place in starts[1:])
     with pytest.raises(ValueError, match="2 variants"):
         run_guarded(federated, guard, postures([0.7] * 2, [0.5] * 2), print, lengths=[Fraction(1)], epochs=1)
+
+
+def batch(sampling, round=0, records=50, batch_size=10, client=1):
+    return round_batch(records, batch_size, sampling, seed=3, client=client, round=round)
+
+
+@pytest.mark.parametrize("sampling", [Sampling.FIXED, Sampling.POISSON])
+def test_no_record_twice_and_the_same_address_the_same_batch(sampling):
+    own = batch(sampling)
+    assert len(set(own)) == len(own) and own.min() >= 0 and own.max() < 50
+    np.testing.assert_array_equal(own, batch(sampling))
+    assert any(not np.array_equal(own, batch(sampling, **other)) for other in ({"round": 1}, {"client": 2}))
+
+
+def test_sizes_and_shares_follow_the_law():
+    # 2000 rounds: each record is drawn Binomial(2000, 0.2) times; 50 records, all within 5.5 deviations but for 2e-6.
+    for sampling in (Sampling.FIXED, Sampling.POISSON):
+        rounds = [batch(sampling, number) for number in range(2000)]
+        counts = np.bincount(np.concatenate(rounds), minlength=50)
+        assert np.abs(counts - 400).max() < 5.5 * np.sqrt(2000 * 0.2 * 0.8)
+        sizes = np.array([len(each) for each in rounds])
+        assert sizes.std() == 0 if sampling is Sampling.FIXED else abs(sizes.var() - 8) < 5 * 8 * np.sqrt(2 / 2000)
+
+
+def test_the_order_within_a_batch_is_random():
+    # An interrupt splits a batch in this order: Poisson batches must not stay sorted.
+    firsts = np.array([batch(Sampling.POISSON, number, batch_size=25)[0] for number in range(400)])
+    assert abs(firsts.mean() - 24.5) < 5 * np.sqrt((50**2 - 1) / 12 / 400)
+
+
+@pytest.mark.parametrize(("size", "sampling"), [(0, Sampling.FIXED), (51, Sampling.FIXED), (10, Sampling.SHUFFLED)])
+def test_what_cannot_be_drawn_is_refused(size, sampling):
+    with pytest.raises(InputError, match=r"batch_size|sampling"):
+        batch(sampling, batch_size=size)
+
+
+@settings(max_examples=50, deadline=None)
+@given(size=st.integers(1, 40), share=st.floats(0.01, 1.0), seed=st.integers(0, 5))
+def test_what_is_kept_is_the_largest_and_unchanged(size, share, seed):
+    update = torch.randn(2, size, generator=torch.Generator().manual_seed(seed))
+    sent = largest_entries(update, share)
+    kept = sent != 0
+    assert kept.sum(1).tolist() == [int(np.ceil(share * size))] * 2
+    assert torch.equal(sent[kept], update[kept])
+    for row, mask in zip(update, kept, strict=True):
+        if not mask.all():
+            assert row[mask].abs().min() >= row[~mask].abs().max()
+
+
+def test_everything_kept_is_the_update_itself():
+    update = torch.randn(7)
+    assert largest_entries(update, 1.0) is update
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5])
+def test_a_share_out_of_range_is_named(share):
+    with pytest.raises(ValueError, match="kept_share"):
+        largest_entries(torch.ones(3), share)

@@ -1,9 +1,22 @@
+"""Schedules of batches and steps, and what is done to inputs before training."""
+
 import math
 
 import numpy as np
 import pytest
+import torch
+from scipy import stats
 
-from dpfl.asynchronous.schedules import BatchSchedule, Strategy, step_sizes
+from dpfl.asynchronous.schedules import (
+    BatchSchedule,
+    InputNormalisation,
+    Moments,
+    Strategy,
+    noisy_moments,
+    normalised,
+    prepare,
+    step_sizes,
+)
 from dpfl.errors import InputError
 from dpfl.grid.settings import Settings
 
@@ -82,3 +95,107 @@ def test_a_strategy_that_cannot_be_is_named(given):
 def test_steps_that_do_not_diminish_are_refused(rate, decay, name):
     with pytest.raises(InputError, match=name):
         step_sizes(rate, decay, course(4, 2))
+
+
+def data(features=12):
+    draw = torch.Generator().manual_seed(0)
+    train = torch.rand(90, features, generator=draw) * torch.linspace(0.2, 0.9, features)
+    return train, torch.rand(20, features, generator=draw), np.split(np.random.default_rng(0).permutation(90), 3)
+
+
+def prepared(preparation, sigma=0.0, seed=0, components=4):
+    return prepare(preparation, *data(), sigma=sigma, components=components, seed=seed)
+
+
+def test_without_preparation_inputs_are_left_alone():
+    train, test = prepared(InputNormalisation.NONE)
+    assert torch.equal(train, data()[0]) and torch.equal(test, data()[1])
+
+
+def test_exact_normalisation_uses_the_moments_of_all_clients():
+    train, test = prepared(InputNormalisation.NORMALISED_EXACTLY)
+    inputs = data()[0]
+    deviation = inputs.std(0, unbiased=False).clamp(min=0.1)
+    torch.testing.assert_close(train, (inputs - inputs.mean(0)) / deviation, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(test, (data()[1] - inputs.mean(0)) / deviation, rtol=1e-3, atol=1e-3)
+
+
+def test_exact_components_keep_the_most_of_the_second_moment():
+    train, test = prepared(InputNormalisation.EXACT_PCA)
+    singular = torch.linalg.svdvals(data()[0])
+    assert train.shape == (90, 4) and test.shape == (20, 4)
+    assert float(train.square().sum()) == pytest.approx(float(singular[:4].square().sum()), rel=2e-3)
+
+
+@pytest.mark.parametrize("preparation", [InputNormalisation.NORMALISED, InputNormalisation.DP_PCA])
+def test_noise_is_addressed_and_fades_with_sigma(preparation):
+    exact, noisy = prepared(preparation)[0], prepared(preparation, sigma=0.3)[0]
+    assert torch.equal(noisy, prepared(preparation, sigma=0.3)[0])
+    assert not torch.equal(noisy, prepared(preparation, sigma=0.3, seed=1)[0])
+    assert (prepared(preparation, sigma=1e-6)[0] - exact).abs().max() < 1e-3 < (noisy - exact).abs().max()
+
+
+def test_a_layer_normalised_record_depends_on_itself_alone():
+    train, test, shares = data()
+    other = train.clone()
+    other[3] += 1.0
+    one, two = (prepare(InputNormalisation.LAYER, x, test, shares, sigma=0.0, components=4, seed=0)[0]
+                for x in (train, other))  # fmt: skip
+    assert torch.equal(one[:3], two[:3]) and torch.equal(one[4:], two[4:])
+    torch.testing.assert_close(one[0], (train[0] - train[0].mean()) / max(float(train[0].std(correction=0)), 0.1))
+
+
+def test_batch_normalisation_is_left_to_the_batches_in_training():
+    train, test = prepared(InputNormalisation.BATCH)
+    assert torch.equal(train, data()[0])
+    torch.testing.assert_close(test, prepared(InputNormalisation.NORMALISED_EXACTLY)[1], rtol=1e-3, atol=1e-3)
+    batch = normalised(data()[0][:8], 0)
+    torch.testing.assert_close(batch.mean(0), torch.zeros(12), rtol=0, atol=1e-5)
+
+
+def images(records=60, features=8, seed=0):
+    return torch.rand(records, features, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def released(inputs, bound=100.0, noise_multiplier=0.0, noise=None):
+    noise = torch.zeros(2 * inputs.shape[1], dtype=inputs.dtype) if noise is None else noise
+    moments = noisy_moments(inputs, bound=bound, noise_multiplier=noise_multiplier, noise=noise)
+    return torch.cat([moments.first, moments.second])
+
+
+def test_exact_moments_normalise_to_mean_zero_and_deviation_one():
+    inputs = images()
+    moments = noisy_moments(inputs, bound=100.0, noise_multiplier=0.0, noise=torch.zeros(16, dtype=torch.float64))
+    normal = moments.normalise(inputs, 1e-3)
+    np.testing.assert_allclose(normal.mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(normal.std(0, unbiased=False), 1, rtol=1e-5)
+
+
+def test_a_feature_that_hardly_varies_is_not_blown_up():
+    moments = Moments(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.2]))  # no variance, and a noisy negative one
+    np.testing.assert_allclose(moments.normalise(torch.tensor([[0.6, 0.4]]), 0.1), [[1.0, -1.0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("bound", [0.3, 2.0, 50.0])
+def test_replacing_a_record_moves_the_sum_by_at_most_the_sensitivity(bound):
+    inputs, worst = images(), 0.0
+    for place, value in ((0, 0.0), (3, 1.0), (5, -40.0), (7, 1e6)):
+        other = inputs.clone()
+        other[place] = value
+        moved = len(inputs) * (released(inputs, bound) - released(other, bound)).norm()
+        worst = max(worst, float(moved))
+    assert 0 < worst <= 2 * bound
+
+
+def test_the_noise_is_the_multiplier_times_the_sensitivity_on_the_sum():
+    inputs, bound, noise_multiplier = images(features=2000), 30.0, 1.5
+    draws = torch.randn(4000, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    added = len(inputs) * (released(inputs, bound, noise_multiplier, draws) - released(inputs, bound))
+    assert stats.kstest(added.numpy() / (2 * bound * noise_multiplier), "norm").pvalue > 1e-6  # false-alarm rate
+    assert stats.kstest(added.numpy() / (2 * bound), "norm").pvalue < 1e-6
+
+
+@pytest.mark.parametrize(("name", "value"), [("bound", 0.0), ("noise_multiplier", -1.0)])
+def test_arguments_out_of_range_are_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        noisy_moments(images(), **{"bound": 1.0, "noise_multiplier": 1.0, name: value}, noise=torch.zeros(16))

@@ -13,20 +13,11 @@ from dpfl.data import arrays, datasets, fetch
 from dpfl.errors import InputError
 from dpfl.features import scattering
 from dpfl.files import record_path
-from dpfl.provenance import record as input_checks
 from dpfl.provenance.record import StageRecorder
 
 ARRAYS = Path("data/arrays/digits")
 
-
-@pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch) -> Path:
-    """An empty project as the working folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DPFL_MIRROR", raising=False)
-    Path("config.yaml").write_text("scale: demo\n")
-    input_checks._outputs.cache_clear()
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_project")
 
 
 def call(*arguments: str):

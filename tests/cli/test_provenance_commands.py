@@ -10,32 +10,25 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import record, trace
 from dpfl.provenance.record import StageRecorder
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2J", "\x9b2J", "\u202egnp.exe", "\u2028"])
-def test_a_trace_as_json_steers_no_terminal_and_holds_what_was_recorded(tmp_path, monkeypatch, odd):
-    monkeypatch.chdir(tmp_path)
-    table = tmp_path / "results" / "demo" / "table.csv"
+def test_a_trace_as_json_steers_no_terminal_and_holds_what_was_recorded(empty_project, odd):
+    table = empty_project / "results" / "demo" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("x\n")
     StageRecorder("tables", ("dpfl.grid.expansion",), {"name": odd}).write(record_path(table), [table])
-    record._outputs.cache_clear()
-    trace.writers.cache_clear()
     done = CliRunner().invoke(app, ["trace", str(table), "--json"])
     assert done.exit_code == 0 and done.stdout.isascii() and "\x1b" not in done.stdout
     assert json.loads(done.stdout)["settings"] == {"name": odd}
 
 
-def test_a_run_table_is_traced_by_its_rows(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = tmp_path / "results" / "demo" / "runs" / "a" / "b.csv.gz"
+def test_a_run_table_is_traced_by_its_rows(empty_project):
+    table = empty_project / "results" / "demo" / "runs" / "a" / "b.csv.gz"
     table.parent.mkdir(parents=True)
     table.write_bytes(gzip.compress(b"epsilon,seed,status\n1,0,finished\n2,0,finished\n"))
     StageRecorder("train", ("dpfl.grid.expansion",), {}).write(record_path(table), [table])
-    record._outputs.cache_clear()
-    trace.writers.cache_clear()
     done = CliRunner().invoke(app, ["trace", str(table), "--where", "epsilon=2", "--json"])
     assert [row["epsilon"] for row in json.loads(done.stdout)["rows"]] == ["2"]
 

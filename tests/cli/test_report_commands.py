@@ -23,15 +23,6 @@ PAPER = "bhaskar2025"
 DEMO = Path("results/demo")
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch) -> Path:
-    """An empty project as the working folder."""
-    monkeypatch.chdir(tmp_path)
-    Path("config.yaml").write_text("scale: demo\n")
-    input_checks._outputs.cache_clear()
-    return tmp_path
-
-
 def store(path: Path) -> Path:
     """Write a file with a record of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +54,7 @@ def made(monkeypatch) -> list[tuple]:
     return asked
 
 
-def test_tables_are_made_of_the_runs_of_the_configuration_alone(project, made):
+def test_tables_are_made_of_the_runs_of_the_configuration_alone(empty_project, made):
     """Not of a job that an earlier configuration left behind, nor under another paper's name of one."""
     own = store(DEMO / "runs" / PAPER / "digits_scatter_linear_k10_seed0.csv.gz")
     for name in ("digits_scatter_linear_k10_seed77", "digits_mean_ink_seeds0to19"):
@@ -76,26 +67,26 @@ def test_tables_are_made_of_the_runs_of_the_configuration_alone(project, made):
     assert record["settings"] == {"paper": PAPER, "name": "table_2"} and record["stage"] == "tables"
 
 
-def test_without_a_name_every_table_of_the_paper_is_made(project, made):
+def test_without_a_name_every_table_of_the_paper_is_made(empty_project, made):
     pages = report_commands._render("tables", PAPER, None, Path("config.yaml"))
     assert [name for _, name, _ in made] == list(load(PAPER).tables) and len(pages) == len(made) > 4
 
 
-def test_a_run_table_that_changed_makes_no_page(project, made):
+def test_a_run_table_that_changed_makes_no_page(empty_project, made):
     store(DEMO / "runs" / PAPER / "digits_scatter_linear_k10_seed0.csv.gz").write_text("tampered")
     with pytest.raises(InputError, match="digits_scatter_linear_k10_seed0"):
         report_commands._render("tables", PAPER, "table_2", Path("config.yaml"))
     assert not made
 
 
-def test_a_table_that_the_paper_lacks_is_named_with_those_it_has(project, made):
+def test_a_table_that_the_paper_lacks_is_named_with_those_it_has(empty_project, made):
     with pytest.raises(InputError, match=r"bhaskar2025 has no table x; it has errata, table_2"):
         report_commands._render("tables", PAPER, "x", Path("config.yaml"))
     with pytest.raises(InputError, match=r"bhaskar2025 has no figure table_2; it has splits"):
         report_commands._render("figures", PAPER, "table_2", Path("config.yaml"))
 
 
-def test_verdicts_are_read_from_the_pages_that_are_there_and_the_papers_own(project, monkeypatch):
+def test_verdicts_are_read_from_the_pages_that_are_there_and_the_papers_own(empty_project, monkeypatch):
     table, figure = (
         store(DEMO / f"{kind}/{PAPER}_{name}.csv") for kind, name in (("tables", "table_2"), ("figures", "splits"))
     )
@@ -121,7 +112,7 @@ def test_verdicts_are_read_from_the_pages_that_are_there_and_the_papers_own(proj
 
 
 @pytest.mark.parametrize("findings", [[], ["one", "two"]])
-def test_results_are_sealed_only_where_the_audit_finds_nothing(project, monkeypatch, capsys, findings):
+def test_results_are_sealed_only_where_the_audit_finds_nothing(empty_project, monkeypatch, capsys, findings):
     sealed = []
     found = SimpleNamespace(findings=findings, lines=lambda: ["first line", "last line"])
     monkeypatch.setattr(files, "audit", lambda folder, sealed: found)

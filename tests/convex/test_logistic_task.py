@@ -18,7 +18,6 @@ from dpfl.errors import InputError
 from dpfl.grid.training_job import Folders
 
 X = np.random.default_rng(0).normal(size=(50, 3))
-
 X /= np.linalg.norm(X, axis=1, keepdims=True)
 Y = np.sign(X[:, 0] + 0.2)
 

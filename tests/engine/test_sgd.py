@@ -1,4 +1,7 @@
+"""Stacked SGD against torch's own, its measures of accuracy and its distances between models."""
+
 import copy
+import math
 import warnings
 
 import numpy as np
@@ -18,7 +21,7 @@ from dpfl.engine.per_record_gradients import (
     cross_entropy,
     gradient_rule,
 )
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import RECORDS_AT_ONCE, SGD, StackedHyperparameters, accuracy_pct, distances, references
 
 LEARNING_RATE, MOMENTUM, EXPECTED = 0.05, 0.5, 3  # at 0.3 the unclipped model is chaotic: rounding grows 1e6-fold
 STEPS = 20
@@ -213,3 +216,73 @@ def test_a_gpu_gives_what_a_cpu_gives():
         lambda group, step: _normal(group, step).cuda(),
     )
     torch.testing.assert_close(there.cpu(), here, rtol=0, atol=1e-11)
+
+
+def test_counts_correct_predictions_of_every_model_over_all_chunks():
+    count = 2 * RECORDS_AT_ONCE + 10
+    inputs = torch.eye(2)[torch.arange(count) % 2]
+    labels = torch.zeros(count, dtype=torch.long)
+    labels[: count // 2] = inputs[: count // 2].argmax(1)
+    identity, swapped, broken = torch.eye(2).flatten(), torch.eye(2).flip(0).flatten(), torch.full((4,), math.nan)
+    weights = torch.stack([identity, swapped, broken])
+    expected = [
+        100 * int((labels == inputs.argmax(1)).sum()) / count,
+        100 * int((labels == inputs.argmin(1)).sum()) / count,
+    ]
+    measured = accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels)
+    assert measured[:2] == expected
+    assert 0 <= measured[2] <= 100
+
+
+class Greedy(nn.Linear):
+    """A model for which memory runs out beyond some records."""
+
+    def forward(self, x):
+        if len(x) > 300:
+            raise MemoryError
+        return super().forward(x)
+
+
+def test_fewer_records_go_together_where_memory_runs_out(caplog):
+    inputs = torch.randn(2 * RECORDS_AT_ONCE + 10, 2, generator=torch.Generator().manual_seed(0))
+    labels, weights = inputs.argmax(1), torch.eye(2).flatten().repeat(3, 1)
+    labels[:100] = 0
+    expected = accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels)
+    assert accuracy_pct(Greedy(2, 2, bias=False), weights, inputs, labels) == expected
+    assert [record.message for record in caplog.records] == [
+        f"out of memory: {count} records are evaluated together" for count in (500, 250)
+    ]
+
+
+def test_every_input_has_a_label():
+    with pytest.raises(ValueError, match="labels: 3 for 4 inputs"):
+        accuracy_pct(nn.Linear(2, 2), torch.zeros(1, 6), torch.zeros(4, 2), torch.zeros(3))
+
+
+def test_other_errors_of_a_model_are_not_taken_for_a_lack_of_memory():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        accuracy_pct(nn.Linear(3, 2, bias=False), torch.zeros(1, 6), torch.zeros(4, 2), torch.zeros(4))
+
+
+SCHEDULES = ((2, 1), (2, 1), (2, 1), (3,), (2, 1))
+VARIANTS = StackedHyperparameters(
+    torch.tensor([1.0, math.inf, 1.0, math.inf, math.inf]), torch.tensor([[1.0, 0, 0, 0, 0]] * 2)
+)
+
+
+def test_references_have_no_noise_and_the_same_schedule():
+    both = {"plain": 1, "noiseless": 2}
+    assert references(VARIANTS, SCHEDULES) == [both, both, both, {"plain": 3}, both]
+
+
+def test_a_variant_with_noise_on_any_client_is_no_reference():
+    noise = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
+    assert references(StackedHyperparameters(torch.ones(2), noise), ((1,), (1,))) == [{"noiseless": 0}] * 2
+
+
+def test_distances_of_known_vectors():
+    """Two clients, private at (3, 4) and (-3, 4), reference at 0: each 5 away, their average 4."""
+    trained = torch.zeros(2, 2, 2)
+    trained[:, 0] = torch.tensor([[3.0, 4.0], [-3.0, 4.0]])
+    found = distances(trained, [0, 7], [{"plain": 7}, *[{}] * 7])
+    assert found == [{"distance_to_plain": pytest.approx(4), "local_distance_to_plain": pytest.approx(5)}, {}]

@@ -85,7 +85,7 @@ def test_without_privacy_it_is_fedavg_for_every_schedule_in_one_stack():
     assert state.diverged == [False] * 7
 
 
-# the last bits of layers that read the batch are the matrix library's business, see tests/engine/test_linear.py
+# The last bits of layers that read the batch are the matrix library's business: engine/test_per_record_gradients.py.
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON, Sampling.BALLS_IN_BINS])
 def test_a_variant_is_the_same_alone_and_in_a_stack_that_shares_epochs(sampling, linear):

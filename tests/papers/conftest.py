@@ -17,7 +17,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.reporting.claims import check_of, rule_of
 from dpfl.reporting.results import Results, write_csv
-from dpfl.reporting.rules import Judgement, judge
+from dpfl.reporting.rules import Case, ClaimEvidence, Judgement, Verdict, judge
 
 KINDS = ("tables", "figures")
 
@@ -63,6 +63,26 @@ def judged(key: str) -> Callable[[str, Results], Judgement]:
 
     def give(claim: str, results: Results) -> Judgement:
         return judge(check_of(key, claim)(results), rule_of(load(key).claims[claim]))
+
+    return give
+
+
+@pytest.fixture(scope="module")
+def cases(request: pytest.FixtureRequest) -> dict[str, list[Case]]:
+    """The cases of every claim of the paper that arithmetic decides, by its key; computed once."""
+    key = request.path.parent.name
+    return {name: check_of(key, name)(None).cases for name, claim in load(key).claims.items() if "cases" in claim}
+
+
+@pytest.fixture
+def verdict(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
+    """Return a function (claim, cases) that gives the verdict of a claim on these cases, or on its own without runs."""
+
+    key = request.path.parent.name  # a test may have a `key` of its own
+
+    def give(claim: str, cases: list[Case] | None = None) -> Verdict:
+        evidence = check_of(key, claim)(None) if cases is None else ClaimEvidence(cases)
+        return judge(evidence, rule_of(load(key).claims[claim])).verdict
 
     return give
 

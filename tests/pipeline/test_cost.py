@@ -1,3 +1,5 @@
+"""The cost model: counts of work and models against the engine's, memory, cores, and the benchmarks that it reads."""
+
 import dataclasses
 import itertools
 import math
@@ -13,6 +15,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
 from dpfl.images.fedavg import FederatedAveraging, Schedule
 from dpfl.pipeline import cost
+from dpfl.pipeline.cost import read_benchmark
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
 
@@ -135,3 +138,23 @@ def test_the_busiest_process_decides_and_evaluation_is_not_divided():
 def test_a_gpu_and_several_threads_are_not_divided(machine):
     assert cost.cores_of(training_job("cifar10", "cnn_relu", 100, ((7.53, 20, 20),), **machine), 16) == 1
     assert cost.cores_of(training_job("cifar10", "cnn_relu", 100, ((7.53, 20, 20),)), 16) > 8
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("s\tcpu_time\tmax_rss\n30.0\t4.0\t200.5\n", (30.0, 4.0, 200.5)),
+        ("s\tcpu_time\tmax_rss\n1.0\t1.0\t1.0\n300.0\t140.0\t200.5\n", (300.0, 140.0, 200.5)),  # the last try
+        ("s\tcpu_time\tmax_rss\n", (NAN, NAN, NAN)),
+        ("s\tcpu_time\tmax_rss\n1\tNA\t-\n", (1.0, NAN, NAN)),
+        ("s\n1.2.3\n", (NAN, NAN, NAN)),
+        ("", (NAN, NAN, NAN)),
+    ],
+)
+def test_what_was_measured_is_read_and_the_rest_is_missing(tmp_path, text, found):
+    (tmp_path / "x.tsv").write_text(text)
+    assert read_benchmark(tmp_path / "x.tsv") == pytest.approx(found, nan_ok=True)
+    assert all(map(math.isnan, read_benchmark(tmp_path / "absent.tsv")))

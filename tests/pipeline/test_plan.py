@@ -1,3 +1,5 @@
+"""A plan: its jobs, hours and memory, the stages around training, and the patterns of names."""
+
 import itertools
 import math
 import re
@@ -15,6 +17,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.pipeline import plan
 from dpfl.pipeline.batches import Batch, makespan
 from dpfl.pipeline.cost import SHARED_SPEED, Cost, estimate, table
+from dpfl.pipeline.plan import any_of, names, stages
 
 
 @pytest.fixture
@@ -179,3 +182,69 @@ def test_resources_of_a_profile_are_a_mapping_or_a_list(tmp_path, monkeypatch, r
     monkeypatch.setattr(plan, "PROFILES", tmp_path)
     where = plan.machines_of("mine", threads=1, device="cpu")
     assert (where.at_once, where.side_by_side, where.cores) == (10, 4, 1)
+
+
+# The stages around training: which there are, what is open, and what time they take.
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return configuration.resolve({"papers": ["bhaskar2025"]})
+
+
+def rules(known):
+    return {stage.rule for stage in known}
+
+
+def test_the_stages_are_the_rules_of_the_workflow(config, repository):
+    known = stages(config, expansion.expand(config))
+    text = "\n".join(path.read_text() for path in (repository / "workflow" / "rules").glob("*.smk"))
+    for rule in rules(known) - {"tables_bhaskar2025", "figures_bhaskar2025"}:
+        assert any(f"{kind} {rule}:" in text for kind in ("rule", "checkpoint")), rule
+    assert 'f"{_kind}_{_paper}"' in text
+
+
+def test_features_are_made_for_the_models_that_read_them(config):
+    jobs = expansion.expand(config)
+    assert any(stage.rule == "features" for stage in stages(config, jobs))
+    pixels = [job for job in jobs if not job.needs_features]
+    assert not any(stage.rule == "features" for stage in stages(config, pixels))
+
+
+def test_where_nothing_is_trained_only_pages_are_made(config):
+    assert rules(stages(config, [])) == {"tables_bhaskar2025", "figures_bhaskar2025", "claims", "audit"}
+
+
+def test_a_stage_is_done_when_all_its_files_are_there(config):
+    tables = next(stage for stage in stages(config, []) if stage.rule == "tables_bhaskar2025")
+    tables.outputs[0].parent.mkdir(parents=True)
+    for path in tables.outputs:
+        assert not tables.is_done
+        path.touch()
+    assert tables.is_done
+
+
+def test_features_of_more_pixels_take_longer(config):
+    paper = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"]})
+    seconds = {each.subject: each.seconds for each in stages(paper, expansion.expand(paper)) if each.rule == "features"}
+    assert seconds["cifar10"] > seconds["mnist"] > 60
+
+
+# A pattern matches the names that it was made of, and no other.
+
+
+WORDS = st.sets(st.from_regex(r"[a-c]{0,2}(_[a-c0.]{0,2}){0,3}", fullmatch=True), max_size=12)
+
+
+@given(WORDS, WORDS)
+def test_exactly_the_names(some, others):
+    for make in (any_of, names):
+        pattern = re.compile(make(sorted(some)))
+        assert {word for word in some | others if pattern.fullmatch(word)} == some
+
+
+def test_seeds_of_a_job_are_written_once():
+    config = configuration.resolve({"scale": "paper", "seeds": list(range(50))})
+    jobs = [f"{job.paper}/{job.name}" for job in expansion.expand(config)]
+    assert len(jobs) > 4000 and len(names(jobs)) < 20_000 < len(any_of(jobs)) / 10

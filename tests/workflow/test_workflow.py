@@ -35,7 +35,7 @@ def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, sc
 
 @pytest.mark.slow
 def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout, tmp_path):
-    """Through Snakemake itself; what else is refused is tested through `dpfl run` (tests/cli/test_main_door.py)."""
+    """Through Snakemake itself; what else is refused is tested through `dpfl run` (tests/cli/test_cli.py)."""
     folder = tmp_path / "w"
     run = checkout(folder)
     (folder / "wrong.yaml").write_text("only: {dataset: [cifar10]}")

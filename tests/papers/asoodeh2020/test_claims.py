@@ -9,24 +9,13 @@ from dpfl.catalog import load
 from dpfl.papers.asoodeh2020 import claims
 from dpfl.papers.asoodeh2020.exact_pnsgd import stopped_delta
 from dpfl.papers.asoodeh2020.figures import parameters
-from dpfl.reporting.claims import check_of, evaluate, rule_of
-from dpfl.reporting.rules import ClaimEvidence, Status, Verdict, judge
+from dpfl.reporting.claims import evaluate
+from dpfl.reporting.rules import Status, Verdict
 
 KEY = "asoodeh2020"
 REFUTED = {"laplace_zero", "gaussian_any_step", "random_stopping_any_sigma", "random_stopping_against_renyi"}
 """The last two are questions of ours."""
 BOUNDS = [key for key, claim in load(KEY).claims.items() if claim["kind"] == "bound"]
-
-
-@pytest.fixture(scope="module")
-def cases():
-    """The cases of every claim that arithmetic decides, by its key."""
-    return {key: check_of(KEY, key)(None).cases for key, claim in load(KEY).claims.items() if "cases" in claim}
-
-
-def verdict(key, changed):
-    """The verdict on cases by the rule of a claim."""
-    return judge(ClaimEvidence(changed), rule_of(load(KEY).claims[key])).verdict
 
 
 def test_verdicts(results):
@@ -46,7 +35,7 @@ def test_the_last_record_refutes_the_consequence_of_theorem_3(judged, results):
 
 
 @pytest.mark.parametrize("key", BOUNDS)
-def test_one_number_above_its_bound_refutes_a_theorem_and_none_does_not(cases, key):
+def test_one_number_above_its_bound_refutes_a_theorem_and_none_does_not(verdict, cases, key):
     within = [replace(case, estimate=case.target) for case in cases[key]]
     assert verdict(key, within) is Verdict.AS_STATED
     assert verdict(key, [*within[:-1], replace(within[-1], estimate=within[-1].target + 1e-4)]) is Verdict.REFUTED
@@ -66,7 +55,7 @@ def test_the_projected_laplace_kernel_meets_lemma_1_and_a_wider_interval_exceeds
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_inputs_near_to_each_other_are_not_told_apart(noise):
+def test_inputs_near_to_each_other_are_not_told_apart(verdict, noise):
     by_formula = {"gaussian": contraction.theta(0.5, 3.0), "laplace": contraction.laplace_divergence(0.5, 0, 3, 1)}
     near = claims.unbounded_kernels(noise, 0.5, 3.0)
     assert near.estimate == pytest.approx(by_formula[noise], abs=1e-9)
@@ -123,7 +112,7 @@ def test_the_gain_in_orders_of_magnitude_falls_and_is_shown_beside(judged, resul
     assert [case.estimate for case in beside] == sorted((case.estimate for case in beside), reverse=True)
 
 
-def test_a_bound_of_one_or_more_promises_nothing(cases):
+def test_a_bound_of_one_or_more_promises_nothing(verdict, cases):
     assert [case.estimate <= 0 for case in cases["random_stopping_any_sigma"]].count(True) == 2
     halved = [replace(case, estimate=max(case.estimate, 0.5)) for case in cases["random_stopping_any_sigma"]]
     assert verdict("random_stopping_any_sigma", halved) is Verdict.AS_STATED

@@ -1,3 +1,5 @@
+"""The figures of asoodeh2020: bounds by other routes, and what is drawn of the runs."""
+
 import math
 
 import matplotlib.pyplot as plt
@@ -5,8 +7,19 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dpfl.accounting import contraction, gaussian_dp
+from dpfl.accounting.contraction import pnsgd_gaussian_delta
 from dpfl.catalog import load
-from dpfl.papers.asoodeh2020.figures import FIGURES, ROUTES
+from dpfl.papers.asoodeh2020.figures import (
+    BOUNDS,
+    FIGURES,
+    HIDDEN_STATE_FIGURES,
+    LOOKS,
+    ROUTES,
+    RUN_FIGURES,
+    bound_map,
+    one_pass_epsilons,
+)
 
 KEY = "asoodeh2020"
 
@@ -66,4 +79,145 @@ def test_each_picture_has_named_axes(results, name):
     assert all(axis.get_xlabel() for axis in figure.axes)
     assert figure.axes[0].get_ylabel()
     assert all(axis.get_yscale() == "log" for axis in figure.axes)
+    plt.close(figure)
+
+
+DELTA = 1e-5
+
+
+@pytest.fixture(scope="module")
+def table():
+    """The map, of a thousand settings."""
+    return bound_map(delta=DELTA)
+
+
+def test_every_row_has_four_epsilons_and_the_name_of_the_least(table):
+    assert len(table) == 1000
+    assert not table.isna().any(axis=None)
+    assert not table.duplicated(["later_steps", "strong_convexity", "sigma", "diameter"]).any()
+    least = table[list(BOUNDS)].min(axis=1)
+    chosen = table.apply(lambda row: row[row["smallest"]], axis=1)
+    np.testing.assert_allclose(chosen, least, rtol=2e-9)
+
+
+@pytest.mark.parametrize("later", [0, 1, 20])
+@pytest.mark.parametrize("convexity", [0.0, 0.5])
+def test_epsilons_spend_delta_by_their_theorems(table, later, convexity):
+    rows = table[(table["later_steps"] == later) & (table["strong_convexity"] == convexity)].iloc[::7]
+    theory = {"i": 1, "n": later + 1, "eta": 0.5, "lipschitz": 1.0, "smoothness": 1.0, "strong_convexity": convexity}
+    sigma, diameter = rows["sigma"].to_numpy(), rows["diameter"].to_numpy()
+    fourth = contraction.pnsgd_gaussian_delta(rows["theorem_4"].to_numpy(), sigma=sigma, diameter=diameter, **theory)
+    positive = rows["theorem_4"] > 0
+    np.testing.assert_allclose(fourth[positive], DELTA, rtol=1e-6)
+    assert (fourth[~positive] <= DELTA).all()
+    renyi = contraction.pnsgd_renyi_delta(rows["proposition_1"].to_numpy(), sigma=sigma, conversion="tight", **theory)
+    np.testing.assert_allclose(renyi, DELTA, rtol=1e-6)
+    np.testing.assert_allclose(gaussian_dp.delta(rows["composition"], 2 / sigma), DELTA, rtol=1e-9)
+    shifted = contraction.pnsgd_shifted_gdp_delta(rows["shifted_interpolation"].to_numpy(), sigma=sigma, **theory)
+    assert (shifted >= DELTA * (1 - 1e-9)).all()  # without the set, and with the contraction factor of asoodeh2020
+    if later and not convexity:
+        wide = diameter > 2
+        np.testing.assert_allclose(shifted[wide], DELTA, rtol=1e-9)
+
+
+def test_order_of_the_bounds(table):
+    assert (table["theorem_4"] <= table["composition"] * (1 + 1e-12)).all()
+    assert (table["shifted_interpolation"] <= table["composition"] * (1 + 1e-12)).all()
+    assert (table["shifted_interpolation"] <= table["proposition_1"] * (1 + 1e-9)).all()
+    assert (table.loc[table["later_steps"] == 0, "smallest"] == "composition").all()
+    assert set(table.loc[table["later_steps"] > 0, "smallest"]) == {"theorem_4", "shifted_interpolation"}
+
+
+def test_a_small_set_is_for_theorem_4_and_a_wide_one_for_shifts(table):
+    rows = table[(table["later_steps"] > 0) & (table["strong_convexity"] == 0)]
+    assert (rows.loc[rows["diameter"] / rows["sigma"] < 0.1, "smallest"] == "theorem_4").all()
+    assert (rows.loc[rows["diameter"] / rows["sigma"] > 4, "smallest"] == "shifted_interpolation").all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("later_steps", 0.5), ("sigma", 0), ("diameter", 0), ("delta", 1), ("eta", 3), ("lipschitz", 0)]
+)
+def test_a_wrong_argument_is_named(name, value):
+    setting = {"later_steps": 3, "sigma": 1.0, "diameter": 1.0, "eta": 0.5, "smoothness": 1.0} | {
+        "strong_convexity": 0.0,
+        "delta": DELTA,
+    }
+    with pytest.raises(ValueError, match=name):
+        one_pass_epsilons(**setting | {name: value})
+
+
+def test_the_map_has_a_tile_for_each_setting_and_names_its_regions(results):
+    recipe = HIDDEN_STATE_FIGURES["hidden_state_map"]
+    data = results.figure("asoodeh2020", "hidden_state_map")
+    assert len(data) == 1000 and set(data["smallest"]) <= set(BOUNDS) == set(LOOKS)
+    figure = recipe.draw(data)
+    assert len(figure.axes) == 10
+    assert sum(axis.collections[0].get_array().size for axis in figure.axes) == 1000
+    for axis in figure.axes:
+        shown = {BOUNDS[int(kind)] for kind in axis.collections[0].get_array().ravel()}
+        written = {text.get_text() for text in axis.texts}
+        assert written and written <= {LOOKS[name][0] for name in shown}
+    assert "1,000 settings" in figure.get_supxlabel()
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", sorted(RUN_FIGURES))
+def test_each_picture_is_drawn_from_its_data(results, name):
+    figure = RUN_FIGURES[name].draw(results.figure(KEY, name))
+    assert all(axis.get_xlabel() or axis.get_ylabel() for axis in figure.axes)
+    plt.close(figure)
+
+
+def test_places_are_theorem_4_and_its_means(results):
+    data = results.figure(KEY, "places").query("law == 'gaussian'")
+    n, step, scale = (data[name].iloc[0] for name in ("n", "step", "scale"))
+    theory = {"eta": step, "sigma": scale, "lipschitz": 1, "smoothness": 1, "strong_convexity": 1, "diameter": 1}
+    every = pnsgd_gaussian_delta(1.0, i=np.arange(1, n + 1), n=n, **theory)
+    at = {name: rows[np.isclose(rows["epsilon"], 1.0)] for name, rows in data.groupby("variant")}
+    np.testing.assert_allclose(at["last"]["delta"], every[-1 - at["last"]["later"]], rtol=1e-12)
+    np.testing.assert_allclose(at["permuted"]["delta"], every.mean(), rtol=1e-12)
+    stopped = [every[-1 - later :].sum() / n for later in at["random"]["later"]]
+    np.testing.assert_allclose(at["random"]["delta"], stopped, rtol=1e-9)
+
+
+def test_the_last_record_spends_the_budget_and_no_record_more(results):
+    data = results.figure(KEY, "places").query("variant == 'last' and epsilon == 1")
+    assert (data["delta"] <= 1e-5).all()
+    assert data.groupby("law")["delta"].max().min() > 0.999e-5
+
+
+def test_utility_takes_the_best_step(results):
+    data = results.figure(KEY, "utility")
+    runs = results.runs(KEY)
+    for row in data.itertuples():
+        own = runs.query("model == @row.model and law == @row.law and order == @row.order and release == @row.release")
+        means = own[own["epsilon"] == row.epsilon].groupby("step")["excess_risk"].mean()
+        assert row.excess_risk == pytest.approx(means.min(), rel=1e-12) and row.step == means.idxmin()
+        assert (row.least_step, row.most_step) == (means.index.min(), means.index.max())
+
+
+def test_lines_without_noise_are_named_at_the_margin_and_steps_at_an_end_are_counted(results):
+    data = results.figure(KEY, "utility")
+    figure = RUN_FIGURES["utility"].draw(data)
+    for axis in figure.axes:
+        lines = {
+            round(line.get_ydata()[0], 12): line.get_color() for line in axis.get_lines() if line.get_linestyle() == ":"
+        }
+        assert {text.get_text() for text in axis.texts} <= {
+            f"{order}, {stop}" for order in ("sorted", "permuted") for stop in ("last", "stop")
+        }
+        assert axis.texts and {text.get_color() for text in axis.texts} <= set(lines.values())
+    private = data.query("epsilon < inf")
+    least, most = (private["step"] == private["least_step"]).sum(), (private["step"] == private["most_step"]).sum()
+    words = (
+        f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
+    )
+    assert words in figure.get_supxlabel().replace("\n", " ")
+    plt.close(figure)
+
+
+def test_places_are_titled_with_the_records_they_are_of(results):
+    data = results.figure(KEY, "places")
+    figure = RUN_FIGURES["places"].draw(data)
+    assert f"n = {data['n'].iloc[0]}\n" in figure.axes[0].get_title()
     plt.close(figure)

@@ -7,22 +7,11 @@ import pytest
 from dpfl.catalog import load
 from dpfl.papers.asoodeh2021 import claims
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.claims import check_of, evaluate, rule_of
+from dpfl.reporting.claims import evaluate
 from dpfl.reporting.results import write_csv
-from dpfl.reporting.rules import ClaimEvidence, Status, Verdict, judge
+from dpfl.reporting.rules import Status, Verdict
 
 KEY = "asoodeh2021"
-
-
-@pytest.fixture(scope="module")
-def cases():
-    """The cases of every claim that arithmetic decides, by its key."""
-    return {key: check_of(KEY, key)(None).cases for key, claim in load(KEY).claims.items() if "cases" in claim}
-
-
-def verdict(key, changed):
-    """The verdict on cases by the rule of a claim."""
-    return judge(ClaimEvidence(changed), rule_of(load(KEY).claims[key])).verdict
 
 
 def test_verdicts_that_formulas_decide(results):
@@ -36,14 +25,14 @@ def test_verdicts_that_formulas_decide(results):
     assert set(rows.index[rows["our_question"]]) == {"participation_any_share", "suffix_growing_noise"}
 
 
-def test_no_suffix_improves_the_bound_with_constants_and_each_does_with_growing_noise(cases):
+def test_no_suffix_improves_the_bound_with_constants_and_each_does_with_growing_noise(verdict, cases):
     assert max(case.estimate for case in cases["suffix_stopping"]) < 0 and len(cases["suffix_stopping"]) == 60
     assert min(case.estimate for case in cases["suffix_growing_noise"]) > 0
     improved = [*cases["suffix_stopping"][1:], replace(cases["suffix_stopping"][0], estimate=0.01)]
     assert verdict("suffix_stopping", improved) is Verdict.AS_STATED
 
 
-def test_the_average_exceeds_theorem_2_at_small_epsilon(cases):
+def test_the_average_exceeds_theorem_2_at_small_epsilon(verdict, cases):
     above = {case.case: case.estimate for case in cases["averaged_model"]}
     assert sum(excess > 0 for excess in above.values()) == 6
     assert all(excess < 0 for case, excess in above.items() if case.endswith("epsilon = 0.5"))
@@ -54,7 +43,7 @@ def test_the_average_exceeds_theorem_2_at_small_epsilon(cases):
 @pytest.mark.parametrize(
     "key", ["theorem2", "closed_form", "harmonic_bound", "random_stopping", "example_privacy", "relaxed"]
 )
-def test_one_number_off_refutes_a_theorem(cases, key):
+def test_one_number_off_refutes_a_theorem(verdict, cases, key):
     assert verdict(key, cases[key]) is Verdict.AS_STATED
     off = [*cases[key][:-1], replace(cases[key][-1], estimate=cases[key][-1].target + 1e-6)]
     assert verdict(key, off) is Verdict.REFUTED

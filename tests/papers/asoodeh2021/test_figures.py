@@ -1,11 +1,31 @@
+"""The figures of asoodeh2021: closed forms by other routes, and what is drawn of the runs."""
+
 import math
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from dpfl.papers.asoodeh2021.figures import CLOSED_FORM, FIGURES, ONE_ROUND, WHOLE_ROUNDS
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
+from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
+from dpfl.papers.asoodeh2021 import figures
+from dpfl.papers.asoodeh2021.figures import (
+    CLOSED_FORM,
+    FIGURES,
+    NAMES,
+    ONE_ROUND,
+    PANELS,
+    RUN_FIGURES,
+    WHOLE_ROUNDS,
+    dimensions,
+    draw_dimensions,
+    draw_trust,
+)
+from dpfl.reporting import style
+from dpfl.reporting.results import Results, read_csv, write_csv
 
 KEY = "asoodeh2021"
 
@@ -58,3 +78,240 @@ def test_the_picture_has_named_axes(results):
     figure = FIGURES["figure_2"].draw(results.figure(KEY, "figure_2"))
     assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
     plt.close(figure)
+
+
+def test_rows_cover_both_corollaries_and_every_dimension(results):
+    data = results.figure(KEY, "dimension")
+    assert len(data) == 2 * 3 * 3 and (data["runs"] == 3).all() and (data["stand_in_for"] == "").all()
+    assert set(zip(data["draw"], data["release"], strict=True)) == set(PANELS)
+    assert data["exponent"].isna().equals(data["noise_std"] == 0)
+    assert (data["exponent_runs"].dropna() <= data["runs"].max()).all() and (data["exponent_runs"] >= 2).any()
+
+
+def test_the_noise_of_the_last_model_grows_as_the_dimension(results):
+    rows = results.figure(KEY, "dimension").query("release == 'last' and noise_std > 0")
+    assert (rows["exponent"] - 1).abs().max() < 0.2
+    fitted = rows.drop_duplicates("noise_std").set_index("noise_std")["exponent"]
+    runs = results.runs(KEY).query("study == 'dimension' and release == 'last'")
+    shares = runs.pivot(index="features", columns=["seed", "noise_std"], values="excess_risk")
+    fits = [
+        np.polyfit(np.log([16, 64, 256]), np.log(shares[seed][0.25] - shares[seed][0.0]), 1)[0] for seed in range(3)
+    ]
+    assert fitted[0.25] == pytest.approx(np.mean(fits), rel=1e-9)
+
+
+def test_bounds_are_the_corollaries_with_and_without_the_dimension(results):
+    data = results.figure(KEY, "dimension").query("features == 64 and noise_std == 0.25")
+    run = {"n": 4000, "m": 10, "sigma": 0.25, "gradient_bound": 1.2, "strong_convexity": 0.1}
+    constants = {"smoothness": 0.35, "gradient_variance": 1.0}
+    last = data.query("release == 'last'").iloc[0]
+    for bound, dimension in (("bound_as_printed", 1), ("excess_bound", 64)):
+        expected = last_iterate_rate(dimension=dimension, **run, **constants)
+        assert last[bound] == pytest.approx(float(expected), rel=1e-9)
+    stopped = data.query("release == 'random'").iloc[0]
+    loss = {"lipschitz": 1.0, "smoothness": 0.25, "radius": 2.0}
+    printed = average_iterate_rate(dimension=1, **run, **loss, eta=10 / np.arange(1, 401))
+    assert stopped["bound_as_printed"] == pytest.approx(printed, rel=1e-9)
+    assert stopped["excess_bound"] > printed
+
+
+def test_the_picture_names_the_exponents(results):
+    figure = draw_dimensions(results.figure(KEY, "dimension"))
+    assert [axis.get_xlabel() for axis in figure.axes] == ["features d"] * 2
+    label, row = figure.axes[0].get_legend().get_texts()[1].get_text(), results.figure(KEY, "dimension")
+    row = row[(row["draw"] == "new_users") & (row["noise_std"] > 0)].sort_values("noise_std").iloc[0]
+    assert label.endswith(f": x = {row['exponent']:.2f} ± {row['exponent_interval']:.2f} (3 of 3 runs)")
+    assert "has no x" not in figure.get_supxlabel()
+    fewer = draw_dimensions(results.figure(KEY, "dimension").assign(exponent_runs=2)).get_supxlabel().replace("\n", " ")
+    assert "A run in which noise costs nothing at some d has no x." in fewer
+    assert "3 runs a point on synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
+    plt.close(figure)
+
+
+def test_without_runs_it_says_so(without_runs):
+    assert dimensions(without_runs).empty
+
+
+def test_every_way_has_a_name():
+    assert set(NAMES) == set(TRUST_MODEL) == set(TrustAlgorithm)
+
+
+def test_each_point_is_the_best_step(results):
+    table = results.figure(KEY, "five_papers")
+    runs = results.runs(KEY).query("study == 'comparison'")
+    assert set(table["algorithm"]) == {str(each) for each in TrustAlgorithm}
+    for row in table.itertuples():
+        own = runs[(runs["algorithm"] == row.algorithm) & (runs["epsilon"] == row.epsilon)]
+        assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
+        assert row.trust == TRUST_MODEL[TrustAlgorithm(row.algorithm)] and row.runs == 3
+
+
+def test_each_way_is_named_with_its_accuracies_in_the_panel_of_its_trust(results):
+    table = results.figure(KEY, "five_papers")
+    private = set(table.query("epsilon < inf")["algorithm"])
+    figure = draw_trust(table)
+    for axis in figure.axes:
+        words = [text.get_text() for text in axis.get_legend().get_texts()] if axis.get_legend() else []
+        own = [
+            each
+            for each in TrustAlgorithm
+            if TRUST_MODEL[each] == axis.get_title().replace("\n", " ") and each in private
+        ]
+        assert [each.partition(":")[0] for each in words] == [NAMES[each] for each in own]
+        assert len(axis.lines) >= len(private)
+        for algorithm, text in zip(own, words, strict=True):
+            line = table[(table["algorithm"] == algorithm) & (table["epsilon"] < math.inf)].sort_values("epsilon")
+            first, last = line["accuracy_pct"].iloc[[0, -1]]
+            assert text.endswith(f"{first:.1f} to {last:.1f} %")
+        beside = [text.get_text() for text in axis.texts if text.get_text() in NAMES.values()]
+        other = {NAMES[each] for each in private if TRUST_MODEL[each] != "trusted shuffler"}
+        assert set(beside) == (other if axis.get_title() == "trusted shuffler" else set())
+    assert [axis.get_title().replace("\n", " ") for axis in figure.axes] == list(dict.fromkeys(TRUST_MODEL.values()))
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", sorted(RUN_FIGURES))
+def test_each_picture_is_drawn_from_its_data(results, name):
+    figure = RUN_FIGURES[name].draw(results.figure(KEY, name))
+    assert any(axis.get_xlabel() for axis in figure.axes) and any(axis.get_ylabel() for axis in figure.axes)
+    plt.close(figure)
+
+
+def test_hiding_never_costs_and_helps_where_a_step_crosses_the_ball(results):
+    data = results.figure(KEY, "hiding")
+    assert (data["gain"] >= 1 - 1e-9).all()
+    assert data.query("step == 0.3 and m == 100")["gain"].max() < 1.001
+    assert data.query("step == 3 and m == 1 and n == 10000 and noise_multiplier == 4")["gain"].item() > 5
+    assert (
+        data.groupby(["step", "m", "noise_multiplier"])["gain"].apply(lambda gain: gain.is_monotonic_increasing).all()
+    )
+
+
+def test_hiding_by_the_formulas(results):
+    row = results.figure(KEY, "hiding").query("step == 3 and m == 1 and n == 1000 and noise_multiplier == 4").iloc[0]
+    assert row["epsilon_all_models"] == pytest.approx(float(gaussian_dp.epsilon(1e-5, 2 / 4)), rel=1e-9)
+    # eta = 3 <= 2/(beta + lambda): factor M, link = 2 rho M/(eta sigma).
+    beta, rho = 0.26, 0.01
+    factor = math.sqrt(1 - 2 * 3 * beta * rho / (beta + rho))
+    kept = theta(row["epsilon_last_model"], 2 * 2 * factor / (3 * 4))
+    delta = theta(row["epsilon_last_model"], 2 / 4) * (1 - kept**1000) / (1 - kept) / 1000
+    assert delta == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_each_way_has_its_line_without_noise_in_its_colour(results):
+    data = results.figure(KEY, "frontier")
+    figure = RUN_FIGURES["frontier"].draw(data)
+    lines = {line.get_label(): line for line in figure.axes[1].get_lines()}
+    names = {container.get_label(): container.lines[0] for container in figure.axes[1].containers}
+    for way, name, private in (("hidden", "Algorithm 1", "Algorithm 1,"), ("composed", "fresh batches", "fresh")):
+        line = lines[f"{name} without noise"]
+        silent = data[(data["way"] == way) & (data["epsilon"] == math.inf)]["excess_risk"].item()
+        assert list(line.get_ydata()) == [silent] * 2
+        assert {names[each].get_color() for each in names if each.startswith(private)} >= {line.get_color()}
+    plt.close(figure)
+
+
+def test_a_colour_means_a_noise_or_a_number_of_users_a_round_but_not_both(results):
+    figure = RUN_FIGURES["price"].draw(results.figure(KEY, "price"))
+    noises = {line.get_color() for axis in figure.axes[::2] for line in axis.get_lines()} - {style.BLACK}
+    sizes = {line.get_color() for line in figure.axes[1].get_lines()} - {style.BLACK}
+    assert sizes and not noises & sizes
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(("left", "drawn"), [("price", [True, True, False]), ("curvature", [False, False, True])])
+def test_a_study_that_was_not_run_leaves_its_panels_to_the_other(results, left, drawn):
+    data = results.figure(KEY, "price")
+    figure = RUN_FIGURES["price"].draw(data[data["study"] == left])
+    assert [axis.has_data() for axis in figure.axes] == drawn
+    assert [[text.get_text() for text in axis.texts] == ["not run"] for axis in figure.axes] == [not d for d in drawn]
+    plt.close(figure)
+
+
+def made_up(tmp_path, power_users=-1.0, power_sigma=2.0, seeds=6) -> Results:
+    """Run tables whose excess risk is a known power law, with a factor a seed that no exponent sees."""
+    rows = []
+    for seed in range(seeds):
+        for users in (1000, 2000, 4000):
+            for sigma in (0.0, 0.1, 0.2, 0.4):
+                share = (1 + seed / 10) * sigma**power_sigma * (users / 1000) ** power_users
+                task = {"dataset": "mnist", "stand_in_for": "", "batch_size": 10, "study": "price", "seed": seed}
+                theory = {"regularisation": 0.1, "dimension": 50, "idle_excess_risk": 0.5, "excess_bound": 9.0}
+                rows.append({**task, **theory, "users": users, "noise_std": sigma, "excess_risk": 0.01 + share})
+    path = tmp_path / "runs.csv"
+    with path.open("w") as stream:
+        write_csv(pd.DataFrame(rows), stream)
+    return Results(tmp_path, {KEY: (path,)})
+
+
+@pytest.mark.parametrize(("users", "sigma"), [(-1.0, 2.0), (-0.5, 1.0)])
+def test_slopes_are_the_exponents_of_the_noise_alone(tmp_path, users, sigma):
+    table = figures.slopes(made_up(tmp_path, users, sigma))
+    fitted = table.groupby("against")["slope"].agg(["min", "max"])
+    np.testing.assert_allclose(fitted.loc["users"], users, atol=1e-9)
+    np.testing.assert_allclose(fitted.loc["sigma^2"], sigma / 2, atol=1e-9)
+    assert (table["interval"] < 1e-9).all() and (table["runs"] == 6).all() and (table["points"] == 3).all()
+
+
+def test_points_that_the_ball_holds_are_not_fitted(tmp_path):
+    results = made_up(tmp_path)
+    table = read_csv(results.run_tables[KEY][0])
+    with results.run_tables[KEY][0].open("w") as stream:
+        write_csv(table.assign(idle_excess_risk=0.07), stream)
+    kept = figures.slopes(results)
+    assert len(kept) == 3
+    assert set(kept[kept["against"] == "users"]["fixed"]) == {"sigma = 0.1", "sigma = 0.2"}
+
+
+@pytest.mark.parametrize(("study", "power"), [("example", -0.5), ("convex", -0.5), ("convex", -1.0)])
+def test_rates_are_the_exponents_of_the_whole_risk_and_the_examples_is_over_the_logarithm(tmp_path, study, power):
+    rows = []
+    for seed in range(4):
+        for users in (1000, 4000, 16000):
+            risk = (1 + seed) * users**power * (np.log(users) if study == "example" else 1)
+            noise = {"noise_std": users**0.25 if study == "example" else 0.5, "rounds": users, "excess_risk": risk}
+            task = {"dataset": "synthetic", "stand_in_for": "", "batch_size": 1, "study": study, "seed": seed}
+            rows.append({**task, **noise, "users": users})
+    path = tmp_path / "runs.csv"
+    with path.open("w") as stream:
+        write_csv(pd.DataFrame(rows), stream)
+    [row] = figures.slopes(Results(tmp_path, {KEY: (path,)})).to_dict("records")
+    assert row["slope"] == pytest.approx(power, abs=1e-9) and (row["study"], row["expected"]) == (study, -0.5)
+    assert (row["points"], row["runs"]) == (3, 4) and ("ln T" in row["fixed"]) == (study == "example")
+
+
+def test_tables_of_nothing_have_their_columns(without_runs):
+    for maker in (
+        figures.mean_risks,
+        figures.slopes,
+        figures.replacement,
+        figures.frontier,
+    ):
+        table = maker(without_runs)
+        assert table.empty and len(table.columns) > 5
+
+
+def test_replacement_is_paired(results):
+    table = figures.replacement(results)
+    every = results.runs(KEY).query("study == 'sampling' and release == 'last' and noise_std == 0.5")
+    wide = every.pivot(index="seed", columns="draw", values="excess_risk")
+    row = table.query("release == 'last' and noise_std == 0.5").iloc[0]
+    assert row["difference"] == pytest.approx((wide["one_pass"] - wide["with_replacement"]).mean(), rel=1e-12)
+    assert row["runs"] == 3 and len(table) == 10
+
+
+def test_the_frontier_takes_the_best_point_of_each_way(results):
+    table = figures.frontier(results)
+    every = results.runs(KEY).query("study == 'frontier'")
+    assert set(table["way"]) == {"hidden", "shown", "composed"}
+    for row in table.itertuples():
+        pair = next(pair for pair, way in figures.WAYS.items() if way == row.way)
+        own = every[(every["draw"] == pair[0]) & (every["release"] == pair[1]) & (every["epsilon"] == row.epsilon)]
+        assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
+
+
+def test_every_run_carries_a_complete_statement(run_table):
+    table = read_csv(run_table)
+    privacy = [name for name in table if name.startswith("privacy_")]
+    assert {"privacy_released", "privacy_epsilon_contraction", "privacy_epsilon_proven", "privacy_note"} <= set(privacy)
+    assert not table[privacy].isna().any(axis=None)

@@ -1,9 +1,13 @@
+"""Claims and the evidence for the theorems, from points with known numbers."""
+
 import math
 import shutil
 from functools import cache
 
+import pandas as pd
 import pytest
 
+from dpfl.papers.lowy2021 import claims as theory_claims
 from dpfl.papers.lowy2021.figures import FIGURES
 from dpfl.papers.lowy2021.tables import TABLES
 from dpfl.reporting.results import Results, write_csv
@@ -108,3 +112,128 @@ def test_without_private_runs_nothing_was_run(finished, judged, claim, tmp_path)
         data = made.table("lowy2021", name)
         write_csv(data[data["epsilon"] == math.inf], made.folder / "tables" / f"lowy2021_{name}.csv")
     assert judged(claim, made).verdict is Verdict.NOT_RUN
+
+
+# Evidence for the theorems from points with known numbers; each study's verdicts are tested with its figure.
+
+
+def test_a_setting_on_two_axes_is_one_case(monkeypatch):
+    """The middle of each axis is the same setting, with the same runs."""
+    columns = ["problem", "axis", "value", "excess_risk", "interval", "ratio", "ratio_interval", "start_risk", "seeds"]
+    rows = [
+        ("convex", axis, value, risk, 0.01, 1.0, 0.01, 1.0, 10)
+        for axis, points in {"clients": {8: 0.3, 16: 0.2}, "records": {128: 0.2, 256: 0.15}}.items()
+        for value, risk in points.items()
+    ]
+    monkeypatch.setattr(theory_claims, "_one_pass_points", lambda _: pd.DataFrame(rows, columns=columns))
+    for claim in (theory_claims.one_pass, theory_claims.one_pass_learns):
+        assert [case.case for case in claim(None).cases] == [
+            "convex, clients = 8", "convex, clients = 16", "convex, records = 256",
+        ]  # fmt: skip
+
+
+def test_one_seed_settles_nothing(made_up, drawn, judged):
+    rows = [
+        {**row, "study": study}
+        for study in ("shuffle", "acceleration", "one_pass", "availability")
+        for row in [
+            {"excess_risk": 0.1, "trust": "nobody", "participants": "[5]"},
+            {
+                "excess_risk": 0.2,
+                "trust": "shuffler",
+                "participants": "[14]",
+                "algorithm": "accelerated",
+                "axis": "clients",
+            },
+            {"excess_risk": 0.1, "trust": "server", "participants": "[2, 20, 20]", "spread": 0.3, "axis": "clients"},
+        ]
+    ]
+    results = made_up(rows, seeds=1)
+    claims = {
+        "theory_acceleration": ("acceleration", "acceleration_smooth", "acceleration_more_rounds"),
+        "theory_one_pass": ("one_pass", "one_pass_falls", "one_pass_learns"),
+        "theory_shuffle": ("shuffle_beats_local",),
+        "theory_availability": ("availability", "availability_not_mean"),
+    }
+    for figure, names in claims.items():
+        drawn(results, figure)
+        assert {judged(name, results).verdict for name in names} <= {Verdict.UNDECIDED, Verdict.NOT_RUN}, figure
+
+
+def shown(stored, figure: str, rows: list[dict]):
+    """Results in which the figure's data are the only ones."""
+    return stored("figures", figure, pd.DataFrame(rows))
+
+
+def test_acceleration_is_read_at_the_theorems_rounds(stored):
+    """At 16 rounds the risk is 0.1, and Algorithm 1 has 0.05 more; 4, where Algorithm 2 gains more, do not count."""
+    row = {
+        "task": "absolute loss, condition 3",
+        "seeds": 8,
+        "epsilon": 1.0,
+        "difference_interval": 0.02,
+        "theorem": False,
+    }
+    row |= {"more_minus_this": math.nan, "more_interval": math.nan, "more_rounds": 64}
+    fast = {**row, "curve": "accelerated", "rounds": 16}
+    rows = [
+        {**fast, "excess_risk": 0.3, "plain_minus_this": 0.9, "rounds": 4},
+        {**fast, "excess_risk": 0.1, "plain_minus_this": 0.05, "theorem": True}
+        | {"more_minus_this": -0.01, "more_interval": 0.02},
+        {**fast, "excess_risk": 0.01, "plain_minus_this": 7.0, "epsilon": math.inf, "theorem": True},
+        {**row, "curve": "minibatch", "rounds": 16, "excess_risk": 0.15, "plain_minus_this": math.nan, "theorem": True},
+    ]
+    results = shown(stored, "theory_acceleration", rows)
+    evidence = theory_claims.acceleration(results)
+    [case], [other] = evidence.cases, evidence.beside
+    low, high = case.interval()
+    assert (case.case, case.estimate, case.n) == ("absolute loss, condition 3, 16 rounds", pytest.approx(0.5), 8)
+    # The figure's half-width is that of 90 %: t = 1.8946 at seven degrees of freedom, 2.3646 at 95 %.
+    assert (high - low) / 2 == pytest.approx(0.2 * 2.3646 / 1.8946, rel=1e-4)
+    assert (other.case, other.estimate) == ("absolute loss, condition 3, 4 rounds", pytest.approx(3.0))
+    [more] = theory_claims.acceleration_more_rounds(results).cases
+    assert (more.case, more.estimate) == ("absolute loss, condition 3, 16 rounds against 64", pytest.approx(-0.1))
+
+
+def test_one_pass_takes_clients_that_differ_with_tight_noise_and_says_what_is_saved(stored):
+    row = {"problem": "convex", "axis": "records", "noise": "tight", "federation": "different", "seeds": 8}
+    row |= {"start_risk": 2.0, "interval": 0.1, "slope_interval": 0.1, "exponent": -0.5, "ratio_interval": 0.1}
+    own = [{**row, "value": n, "excess_risk": 8 / n, "slope": -1.0, "ratio": n / 8} for n in (8, 16)]
+    others = [{**own[0], "noise": "theorem", "slope": 9.0}, {**own[0], "federation": "alike", "slope": 7.0}]
+    results = shown(stored, "theory_one_pass", [*others, *own])
+    learned = theory_claims.one_pass_learns(results).cases
+    assert {case.case: case.estimate for case in learned} == {"convex, records = 8": 0.5, "convex, records = 16": 0.75}
+    assert [(case.estimate, case.target) for case in theory_claims.one_pass(results).cases] == [(1, 1), (2, 1)]
+    falls = theory_claims.one_pass_falls(results)
+    assert [case.estimate for case in falls.cases] == [1.0] and [case.estimate for case in falls.beside] == [0.5]
+
+
+def test_the_shuffler_is_set_between_the_two_other_models_of_trust(stored):
+    noise = {"nobody": 40.0, "shuffler": 8.0, "server": 5.0}
+    row = {"rounds": 4, "seeds": 8, "excess_risk": 0.2, "nobody_minus_this": 0.1, "difference_interval": 0.02}
+    row |= {"implied_constant": 0.7}
+    rows = [
+        {**row, "clients": m, "trust": trust, "noise_multiplier": own * (100 / m), "least_reports": 300}
+        for m in (100, 400)
+        for trust, own in noise.items()
+    ]
+    results = shown(stored, "theory_shuffle", rows)
+    enough = theory_claims.shuffle(results)
+    assert [(case.case, case.estimate) for case in enough.cases] == [("M = 400, R = 4", pytest.approx(1.6))]
+    assert [case.estimate for case in enough.beside] == [0.7, 300]  # C with enough clients, what is asked for without
+    few = theory_claims.shuffle_by_accountant(results)
+    assert [case.case for case in few.cases] == ["M = 100, R = 4"]
+    assert [case.estimate for case in few.beside] == pytest.approx([5.0])
+    assert [case.estimate for case in theory_claims.shuffle_beats_local(results).cases] == pytest.approx([0.5, 0.5])
+
+
+def test_each_law_is_judged_by_its_own_twin(stored):
+    row = {"law": "random", "seeds": 8, "same_inverse_ratio_interval": 0.1, "same_mean_ratio_interval": 0.3}
+    rows = [
+        {**row, "participants": "[2, 20, 20]", "same_inverse_ratio": 1.1, "same_mean_ratio": 2.8},
+        {**row, "participants": "[4, 8]", "same_inverse_ratio": math.nan, "same_mean_ratio": 2.0},
+        {**row, "participants": "[5]", "law": "fixed", "same_inverse_ratio": 5.0, "same_mean_ratio": 5.0},
+    ]
+    results = shown(stored, "theory_availability", rows)
+    assert [case.estimate for case in theory_claims.availability(results).cases] == [1.1]
+    assert [case.estimate for case in theory_claims.availability_not_mean(results).cases] == [2.8, 2.0]

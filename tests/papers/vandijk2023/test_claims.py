@@ -1,4 +1,4 @@
-"""Claims that arithmetic decides: right numbers hold, and numbers that a fault would give do not."""
+"""Claims that arithmetic or training decides: right numbers hold, and numbers that a fault would give do not."""
 
 import math
 
@@ -7,19 +7,13 @@ import pandas as pd
 import pytest
 
 from dpfl.accounting import gaussian_dp, tradeoff
-from dpfl.catalog import load
 from dpfl.papers.vandijk2023 import claims
 from dpfl.papers.vandijk2023.figures import FIGURES
-from dpfl.reporting.claims import check_of, evaluate, rule_of
+from dpfl.reporting.claims import evaluate
 from dpfl.reporting.results import Results, write_csv
-from dpfl.reporting.rules import Status, Verdict, judge
+from dpfl.reporting.rules import Status, Verdict
 
 KEY = "vandijk2023"
-
-
-def verdict(claim: str) -> Verdict:
-    """Judge a claim that reads no results, with what its rule says."""
-    return judge(check_of(KEY, claim)(None), rule_of(load(KEY).claims[claim])).verdict
 
 
 @pytest.fixture
@@ -37,28 +31,28 @@ def weaker(monkeypatch):
         each.cache_clear()
 
 
-def test_duality_holds_and_a_wrong_curve_does_not(weaker):
+def test_duality_holds_and_a_wrong_curve_does_not(verdict, weaker):
     assert verdict("gdp_duality") is Verdict.AS_STATED
     right = gaussian_dp.tradeoff
     weaker("tradeoff", lambda alpha, mu: right(alpha, 1.001 * np.asarray(mu)), gaussian_dp)
     assert verdict("gdp_duality") is Verdict.REFUTED
 
 
-def test_composition_holds_and_a_sum_of_mus_does_not(weaker):
+def test_composition_holds_and_a_sum_of_mus_does_not(verdict, weaker):
     assert verdict("composition") is Verdict.AS_STATED
     weaker("compose", lambda mus: np.sum(mus), gaussian_dp)
     assert verdict("composition") is Verdict.REFUTED
 
 
 @pytest.mark.parametrize("claim", ["subsampling", "subsampling_tight"])
-def test_the_operator_is_found_by_other_routes_and_half_the_rate_is_not(weaker, claim):
+def test_the_operator_is_found_by_other_routes_and_half_the_rate_is_not(verdict, weaker, claim):
     assert verdict(claim) is Verdict.AS_STATED
     right = tradeoff.subsample
     weaker("subsample", lambda p, mu, alpha: right(p / 2, mu, alpha))
     assert verdict(claim) is Verdict.REFUTED
 
 
-def test_the_composed_curve_is_valid_and_not_reached():
+def test_the_composed_curve_is_valid_and_not_reached(verdict):
     valid, tight = claims.dpsgd_valid(1.6), claims.dpsgd_tight(1.6)
     assert valid.target == pytest.approx(3.18, abs=0.005)
     assert valid.estimate == tight.estimate == pytest.approx(2.75, abs=0.005)
@@ -106,7 +100,7 @@ def test_a1_has_no_gaussian_limit_and_a_gaussian_would_pass(weaker):
         ("epochs_not_rounds", 1.0, Verdict.AS_STATED),
     ],
 )
-def test_epochs_decide_what_a1_learns(weaker, claim, factor, expected):
+def test_epochs_decide_what_a1_learns(verdict, weaker, claim, factor, expected):
     """With `factor` times the mu of the exact mixture in its place."""
     right = tradeoff.dpsgd_guarantee
 
@@ -119,7 +113,7 @@ def test_epochs_decide_what_a1_learns(weaker, claim, factor, expected):
     assert verdict(claim) is expected
 
 
-def test_rounds_would_count_if_batches_did(weaker):
+def test_rounds_would_count_if_batches_did(verdict, weaker):
     weaker("dpsgd_guarantee", lambda *, m, **run: tradeoff.Gaussian(0.5 + 0.01 * m))
     assert verdict("epochs_not_rounds") is Verdict.REFUTED
 
@@ -133,12 +127,12 @@ def test_rounds_would_count_if_batches_did(weaker):
         ("group_below_g", 1.0, Verdict.REFUTED),
     ],
 )
-def test_groups_follow_the_growth(weaker, claim, power, expected):
+def test_groups_follow_the_growth(verdict, weaker, claim, power, expected):
     weaker("dpsgd_guarantee", lambda *, group_size, **run: tradeoff.Gaussian(0.5 * group_size**power))
     assert verdict(claim) is expected
 
 
-def test_shuffled_groups_exceed_what_is_stated_flatly_and_single_records_do_not():
+def test_shuffled_groups_exceed_what_is_stated_flatly_and_single_records_do_not(verdict):
     assert [claims.group_shuffled(15.0, 256, g).estimate > claims.group_shuffled(15.0, 256, g).target * 1.01
             for g in (1, 2, 4)] == [False, True, True]  # fmt: skip
     assert verdict("group_shuffled") is Verdict.REFUTED
@@ -200,3 +194,248 @@ def test_verdicts(results):
     # Nothing was trained here.
     trained = {"batch_scaling", "last_epoch_accuracy", "arsinh_accuracy", "asynchronous", "private_normalisation"}
     assert trained <= named[Verdict.NOT_RUN] and all(map(math.isnan, verdicts.loc[list(trained), "estimate"]))
+
+
+@pytest.fixture
+def trained_and_judged(trained, judged):
+    """Return a function that makes a figure's data from runs, and judges a claim."""
+
+    def judge(claim, figure, runs, stand_in_for=""):
+        results = trained(runs, stand_in_for)
+        path = results.folder / "figures" / f"vandijk2023_{figure}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as stream:
+            write_csv(FIGURES[figure].data(results), stream)
+        return judged(claim, results)
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("cost", "verdict"),
+    [
+        ({}, Verdict.AS_STATED),
+        ({"late_64": 20.0, "reordered_16": 20.0}, Verdict.AS_STATED),  # large delays may cost accuracy
+        ({"late_4": 0.9}, Verdict.AS_STATED),
+        ({"late_4": 3.0}, Verdict.REFUTED),
+    ],
+)
+def test_small_delays_may_cost_a_point(trained_and_judged, asynchrony_runs, cost, verdict):
+    assert trained_and_judged("asynchronous", "asynchrony", asynchrony_runs(cost)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("cost", "verdict"),
+    [({}, Verdict.REFUTED), ({"late_64": 0.5}, Verdict.WEAKER), ({"late_64": 20.0}, Verdict.AS_STATED)],
+)
+def test_large_delays_have_to_cost_a_point_once(trained_and_judged, asynchrony_runs, cost, verdict):
+    assert trained_and_judged("asynchronous_large_delays", "asynchrony", asynchrony_runs(cost)).verdict is verdict
+
+
+def attacks(*bounds: float) -> pd.DataFrame:
+    """A row an attack on a statement of epsilon = 2, the last on batch normalisation."""
+    rows = [
+        {"scenario": name, "epsilon": 2.0, "seed": 0, "epsilon_lower_bound": bound, "claimed_epsilon": 2.0,
+         "known_bad": name == "bad"}
+        for name, bound in zip(("synchronous", "late_8", "bad"), bounds, strict=True)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"), [((0.9, 1.1, 5.0), Verdict.AS_STATED), ((0.9, 2.1, 5.0), Verdict.REFUTED)]
+)
+def test_an_attack_above_the_statement_refutes_the_guarantee_and_the_control_counts_nowhere(
+    judged, stored, bounds, verdict
+):
+    judgement = judged("asynchronous_guarantee", stored("tables", "canaries", attacks(*bounds)))
+    assert judgement.verdict is verdict
+    beside = [each.case for each in judgement.cases if each.status is Status.BESIDE]
+    assert [case.estimate for case in beside] == [5.0] and "falsely" in beside[0].case
+
+
+@pytest.mark.parametrize(
+    ("claim", "cost", "verdict"),
+    [
+        ("distance_guard", {"late_16": 9.0, "dropped_98": 9.0}, Verdict.AS_STATED),
+        ("distance_guard", {"late_16_near": 9.0, "dropped_98_near": 9.0}, Verdict.REFUTED),
+        ("subsets", {"asked_50": 0.5, "asked_20": 0.9}, Verdict.AS_STATED),
+        ("subsets", {"asked_20": 3.0}, Verdict.REFUTED),
+    ],
+)
+def test_guards_and_subsets_are_judged_by_their_own_scenarios(
+    trained_and_judged, asynchrony_runs, claim, cost, verdict
+):
+    judgement = trained_and_judged(claim, "asynchrony", asynchrony_runs(cost))
+    assert judgement.verdict is verdict and len([each for each in judgement.cases if each.case.n]) >= 2
+
+
+LOOP = {"epsilon": 2.0, "learning_rate": 4.0, "epochs": 40, "delay": 64.0, "scenario": "late_64"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "changed", "lost", "verdict"),
+    [
+        ("delay_closings", {}, 9.0, Verdict.AS_STATED),
+        ("delay_closings", {}, 1.0, Verdict.REFUTED),
+        ("delay_few_closings", {"epochs": 2, "scenario": "late_16"}, 1.0, Verdict.AS_STATED),
+        ("delay_few_closings", {"epochs": 2, "scenario": "late_16"}, 3.0, Verdict.REFUTED),
+        ("delay_small_steps", {"epochs": 10, "scenario": "late_16", "learning_rate": 0.25}, 1.0, Verdict.AS_STATED),
+        ("delay_small_steps", {"epochs": 10, "scenario": "late_16", "learning_rate": 0.25}, 3.0, Verdict.REFUTED),
+    ],
+)
+def test_the_loop_is_judged_at_the_end_against_the_same_steps(trained_and_judged, claim, changed, lost, verdict):
+    late = LOOP | changed
+    runs = [
+        ("delay_loop", cell, 80 - points, 2.0, 1.0)
+        for cell, points in (
+            (late, lost),
+            (late | {"scenario": "synchronous"}, 0),
+            (late | {"learning_rate": 99.0}, 50),
+        )
+    ]
+    judgement = trained_and_judged(claim, "delay_loop", runs)
+    assert judgement.verdict is verdict and len(judgement.cases) == 1
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(4.0, Verdict.AS_STATED), (-4.0, Verdict.REFUTED)])
+def test_mixing_is_judged_where_clients_are_mislabelled(trained_and_judged, gain, verdict):
+    runs = [
+        ("mixing", {"mixing": mixing, "mislabelled": share, "epsilon": 2.0}, 80 + points, 2.0, 1.0)
+        for mixing, share, points in (
+            ("uniform", 0.0, 0),
+            ("judged", 0.0, -9),
+            ("uniform", 0.3, 0),
+            ("judged", 0.3, gain),
+        )
+    ]
+    judgement = trained_and_judged("mixing", "mixing", runs)
+    assert judgement.verdict is verdict and judgement.count(Status.BESIDE) == 1
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(0.5, Verdict.AS_STATED), (5.0, Verdict.REFUTED)])
+def test_the_best_of_the_chapters_clip_norms_is_compared_with_one(trained_and_judged, lost, verdict):
+    cells = {(1.0, 4.0): 0, (3.0, 4.0): 9, (0.1, 4.0): -lost, (0.01, 4.0): -20, (0.001, 400.0): -15}
+    runs = [
+        ("settings_grid", {"sigma": 1.0, "batch_size": 16, "clip_norm": clip, "learning_rate": step,
+                           "privacy_records": 96}, 80 + gain, 2.0, 1.0)
+        for (clip, step), gain in cells.items()
+    ]  # fmt: skip
+    judgement = trained_and_judged("chapter_values", "settings_grid", runs)
+    assert judgement.verdict is verdict and "C = 0.1" in judgement.cases[0].case.case
+
+
+def test_stand_ins_settle_nothing(trained_and_judged, asynchrony_runs):
+    judgement = trained_and_judged("asynchronous", "asynchrony", asynchrony_runs({}), stand_in_for="mnist")
+    assert judgement.verdict is Verdict.UNDECIDED and "would be 'as stated'" in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("claim", "lost", "verdict"),
+    [
+        ("batch_scaling", 0.5, Verdict.AS_STATED),
+        ("batch_scaling", 5.0, Verdict.REFUTED),
+        ("batch_scaling_epochs", 0.5, Verdict.REFUTED),
+    ],
+)
+def test_batch_scaling_is_judged_by_rounds_and_by_epochs(trained_and_judged, claim, lost, verdict):
+    runs = [
+        ("batch_scaling", {"scaling": scaling, "batch_factor": factor}, 80 - drop, 2.0 / factor, 1.0)
+        for scaling, drops in (("rounds", (0, 0, lost)), ("epochs", (0, 9, 9)))
+        for factor, drop in zip((1, 2, 4), drops, strict=True)
+    ]
+    judgement = trained_and_judged(claim, "batch_scaling", runs)
+    assert judgement.verdict is verdict and judgement.count(Status.BESIDE) == 3
+
+
+def strategy_runs(gains):
+    """Runs of each strategy: (points over the constant one, epsilon spent)."""
+    return [
+        ("strategies", {"strategy": name, "epsilon": 2.0}, 80 + gain, spent, 1.0)
+        for name, (gain, spent) in {"constant": (0, 2.0), **gains}.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [("last_epoch_accuracy", Verdict.AS_STATED), ("last_epoch_equal_budget", Verdict.REFUTED)],
+)
+def test_the_last_epoch_helps_or_not_paid_and_unpaid(trained_and_judged, claim, verdict):
+    runs = strategy_runs({"last_epoch": (-2, 2.0), "last_epoch_unpaid": (3, 6.0)})
+    judgement = trained_and_judged(claim, "strategies", runs)
+    assert judgement.verdict is verdict
+    if claim == "last_epoch_accuracy":
+        assert judgement.cases[-1].case.estimate == pytest.approx(3.0)  # six where two were asked for
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [((2, -3), Verdict.AS_STATED), ((0.5, -3), Verdict.WEAKER), ((-1, -3), Verdict.REFUTED)],
+)
+def test_arsinh_noise_may_help_if_it_does_once_by_a_point(trained_and_judged, gains, verdict):
+    runs = strategy_runs({"arsinh_2": (gains[0], 2.0), "arsinh_4": (gains[1], 2.0)})
+    judgement = trained_and_judged("arsinh_accuracy", "strategies", runs)
+    assert judgement.verdict is verdict
+    assert judgement.cases[-1].status is Status.BESIDE and judgement.cases[-1].case.estimate > 1  # a round costs more
+
+
+@pytest.mark.parametrize("name", ["adaptive_clip", "batch_clip"])
+@pytest.mark.parametrize(("gain", "verdict"), [(2, Verdict.AS_STATED), (-2, Verdict.REFUTED)])
+def test_a_strategy_is_judged_by_itself(trained_and_judged, name, gain, verdict):
+    runs = strategy_runs({"adaptive_clip": (-9 * gain, 2.0), "batch_clip": (-9 * gain, 2.0)} | {name: (gain, 2.0)})
+    assert trained_and_judged(name, "strategies", runs).verdict is verdict
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(4, Verdict.AS_STATED), (-4, Verdict.REFUTED)])
+def test_layer_normalisation_is_judged_and_that_of_batches_is_beside(trained_and_judged, gain, verdict):
+    cells = {"none": 80, "layer_normalised": 80 + gain, "batch_normalised": 95}
+    runs = [("preparation", {"preparation": name, "epsilon": 2.0}, level, 2.0, 1.0) for name, level in cells.items()]
+    judgement = trained_and_judged("layer_norm_accuracy", "preparation", runs)
+    assert judgement.verdict is verdict and judgement.count(Status.BESIDE) == 1
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(4, Verdict.AS_STATED), (-4, Verdict.REFUTED)])
+def test_normalisation_is_judged_by_what_can_fail(trained_and_judged, gain, verdict):
+    cells = {"none": (80, 2.0, 1.0), "normalised": (80 + gain, 2.0, 1.2), "normalised_exactly": (85, math.inf, 1.0)}
+    runs = [
+        ("preparation", {"preparation": name, "epsilon": 2.0}, level, spent, own)
+        for name, (level, spent, own) in cells.items()
+    ]
+    judgement = trained_and_judged("private_normalisation", "preparation", runs)
+    assert judgement.verdict is verdict
+    beside = [each.case for each in judgement.cases if each.status is Status.BESIDE]
+    assert beside[0].estimate == pytest.approx(1.2) and "no guarantee covers" in beside[1].case
+
+
+def test_what_fixed_batches_cost_in_accuracy_is_shown(trained):
+    runs = [
+        ("samplers", {"sampling": sampling, "neighbouring": relation, "epsilon": 1.0}, level, 1.0, 1.0)
+        for sampling, relation, level in (
+            ("fixed_without_replacement", "replace_one", 80),
+            ("poisson", "zero_out", 83),
+        )
+    ]
+    results = trained(runs)
+    path = results.folder / "figures" / "vandijk2023_samplers.csv"
+    path.parent.mkdir(parents=True)
+    with path.open("w") as stream:
+        write_csv(FIGURES["samplers"].data(results), stream)
+    assert [case.estimate for case in claims._samplers_trained(results)] == [pytest.approx(3.0)]
+
+
+@pytest.mark.parametrize(
+    ("claim", "figure"),
+    [
+        ("asynchronous", "asynchrony"),
+        ("distance_guard", "asynchrony"),
+        ("subsets", "asynchrony"),
+        ("mixing", "mixing"),
+        ("delay_closings", "delay_loop"),
+        ("chapter_values", "settings_grid"),
+        ("batch_scaling", "batch_scaling"),
+        ("private_normalisation", "preparation"),
+        ("last_epoch_accuracy", "strategies"),
+    ],
+)
+def test_what_was_not_run_is_not_run(trained_and_judged, claim, figure):
+    assert trained_and_judged(claim, figure, [("other", {}, 80.0, 2.0, 1.0)]).verdict is Verdict.NOT_RUN

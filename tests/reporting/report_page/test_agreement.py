@@ -1,10 +1,27 @@
+"""Published numbers beside ours: their agreement, the table that shows them, and the gaps."""
+
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from dpfl.catalog import load
-from dpfl.reporting.report_page.agreement import Agreement, is_printed, printed_numbers, summary
+from dpfl.reporting.report_page.agreement import (
+    Agreement,
+    Row,
+    TextTable,
+    gaps_in_words,
+    in_words,
+    is_printed,
+    printed_gaps,
+    printed_numbers,
+    printed_table,
+    said_once,
+    summary,
+)
+from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.render import html
 from dpfl.reporting.results import not_run_table
 
 TABLE = "tables/bhaskar2025_table_2.csv"
@@ -90,3 +107,149 @@ def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
     assert [each.single for each in numbers[:5]] == [Agreement.INSIDE] * 3 + [Agreement.WIDE, Agreement.SINGLE]
     said = "1 with one run; read as single runs 3 inside, 1 too wide to say; median distance 0.7"
     assert said in summary(numbers).sentence()
+
+
+SPLIT = {"local_epochs": "1", "rounds": "20"}
+
+
+def shown(numbers):
+    """The table with a condition for each row."""
+    return printed_table(numbers, [str(number) for number in range(len(numbers))])
+
+
+def with_keys(numbers, **keys):
+    """Numbers with other keys."""
+    return [replace(each, keys={**each.keys, **keys}) for each in numbers]
+
+
+def on_mnist(numbers):
+    """Numbers that all ran on the data of the print."""
+    return [replace(each, data="mnist" if each.runs else "") for each in numbers]
+
+
+def test_what_differs_comes_first_then_ours_the_print_and_their_difference(numbers):
+    table = shown(on_mnist(numbers))
+    assert table.columns == (
+        "model", "ε", "(E, R)", "ours", "published", "difference, points", "prediction ± 95 %, points", "agreement",
+        "n",
+    )  # fmt: skip
+    assert table.rows[0].cells[:6] == ("CNN + ReLU", "none", "(1, 20)", "98.30", "98.20", "+0.10")
+    assert table.keeps_first and table.rows[3].where == "3"
+
+
+def test_the_data_are_a_column_only_where_they_differ(numbers):
+    table = shown(numbers)
+    assert table.columns[-1] == "data" and [row.cells[-1] for row in table.rows[4:7]] == [
+        "MNIST", "Digits (stand-in for MNIST)", "–"
+    ]  # fmt: skip
+
+
+def test_data_set_and_model_share_a_column_where_both_differ(numbers):
+    first = on_mnist(with_keys(numbers[:30], **SPLIT))
+    other = [replace(each, data="cifar10" if each.runs else "") for each in first]
+    table = shown([*first, *with_keys(other, dataset="cifar10", clients="25")])
+    assert "data" not in table.columns, "the first column says which"
+    assert table.columns[:4] == ("data set, model", "ε", "clients", "ours")
+    assert table.rows[30].cells[:3] == ("CIFAR-10, CNN + ReLU", "none", "25")
+
+
+def test_the_interval_shown_is_the_one_that_agreement_is_judged_by(numbers):
+    table, wide = shown(numbers), replace(numbers[0], prediction=603.94)
+    widths = [row.cells[table.columns.index("prediction ± 95 %, points")] for row in table.rows]
+    assert widths[:6] == ["12.2", "12.2", "12.2", "12.2", "–", "–"]
+    assert shown([wide, *numbers[1:]]).rows[0].cells[6] == "604"
+    assert shown([replace(wide, prediction=9.876), *numbers[1:]]).rows[0].cells[6] == "9.88"
+
+
+def test_what_all_rows_share_is_said_once_with_what_the_interval_is(numbers):
+    said = said_once(on_mnist(numbers))
+    assert said.startswith("In every row: MNIST, 10 clients. Prediction: a mean of 10 other runs")
+    assert f'"{Agreement.INSIDE}" says' in said
+
+
+def test_data_that_stand_in_for_those_of_the_print_are_named(numbers):
+    runs = [replace(each, data="digits", runs=2) for each in numbers]
+    assert said_once(runs).startswith("In every row: MNIST, 10 clients, run on Digits (stand-in for MNIST).")
+
+
+def test_nothing_is_said_of_an_interval_that_no_row_has(numbers):
+    assert said_once(numbers[6:]) == "In every row: MNIST, 10 clients."
+    assert said_once([replace(numbers[0], printed_runs=0), *numbers[1:]]).endswith("10 clients.")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"table": "2", "dataset": "mnist", "epsilon": "inf", **SPLIT}, "Table 2, MNIST, no privacy, (E, R) = (1, 20)"),
+        ({"model": "cnn_relu", "epsilon": "2.93", "clients": "1"}, "CNN + ReLU, ε = 2.93, one client"),
+        ({"clients": "1"}, "one client"),
+        ({"clients": "11"}, "11 clients"),
+    ],
+)
+def test_a_cell_in_words(keys, words):
+    assert in_words(keys) == words
+
+
+def test_numbers_without_a_run_and_with_one_are_counted_by_what_was_trained(numbers):
+    gaps = {gap.name: gap for gap in printed_gaps(numbers)}
+    assert list(gaps) == [f"Table 2, MNIST, {name}" for name in ("CNN + ReLU", "CNN + tanh", "ScatterNet + linear",
+                                                               "ScatterNet + CNN")]  # fmt: skip
+    first = gaps["Table 2, MNIST, CNN + ReLU"]
+    assert (first.total, first.not_run, first.single) == (18, 12, 1)
+    assert sum(gap.not_run for gap in gaps.values()) == 66 and gaps["Table 2, MNIST, CNN + tanh"].which == "all"
+
+
+def test_those_without_a_run_are_named_by_what_tells_them_apart(numbers):
+    clients = [
+        replace(each, keys={**each.keys, "epsilon": "7.53", "local_epochs": "1", "rounds": "20", "clients": text})
+        for each, text in zip([*numbers[:3], *numbers[6:8]], ("10", "25", "50", "100", "1"), strict=True)
+    ]
+    [gap] = printed_gaps(clients)
+    assert (gap.not_run, gap.single, gap.which) == (2, 0, "100 clients; one client")
+
+
+def test_a_group_whose_numbers_all_have_several_runs_is_no_gap(numbers):
+    assert printed_gaps(numbers[:4]) == () and gaps_in_words(numbers[:4]) == "" and gaps_in_words([]) == ""
+
+
+def test_the_sum_in_words_says_how_many_runs_the_paper_prints(numbers):
+    assert gaps_in_words(numbers) == (
+        "Of 72 printed numbers: 66 with no run of ours; 1 with one run of ours, where the paper says that it prints "
+        "means of 10"
+    )
+    assert gaps_in_words(numbers[6:]) == "Of 66 printed numbers: 66 with no run of ours"
+    unknown = [replace(each, printed_runs=0) for each in numbers[:5]]
+    assert gaps_in_words(unknown) == "Of 5 printed numbers: 1 with one run of ours"
+
+
+def test_the_page_lists_them_and_the_first_screen_leads_there(made):
+    text = html(contents(*made))
+    assert text.count('href="#bhaskar2025-printed-gaps"') == 1 and 'id="bhaskar2025-printed-gaps"' in text
+    assert "asoodeh2020-printed-gaps" not in text, "it prints no table"
+
+
+# What the reader of a table of text may do with it.
+
+
+PLAIN = (Row(("a", "1")), Row(("b", "2")), Row(("c", "3")))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sorts"),
+    [
+        (PLAIN, True),
+        (PLAIN[:2], False),  # two rows are in sight at once
+        ((), False),
+        ((*PLAIN[:2], Row(("c", "3"), heading="Others")), False),  # a row would leave its heading
+        ((Row(("a", "1"), heading="First"), *PLAIN), False),
+        ((*PLAIN, Row(("d", "4"), where="x=1", style="bad")), True),
+    ],
+)
+def test_rows_may_change_places_only_where_none_stands_below_a_heading(rows, sorts):
+    assert TextTable(("name", "number"), rows).can_sort is sorts
+
+
+@pytest.mark.parametrize("place", [None, 0, 2])
+def test_one_row_with_a_condition_makes_a_table_that_can_be_traced(place):
+    rows = tuple(Row(row.cells, where="x=1" if number == place else "") for number, row in enumerate(PLAIN))
+    assert TextTable(("name", "number"), rows).has_traces is (place is not None)

@@ -7,7 +7,7 @@ import pytest
 
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.epsilons import counts_in_words
-from dpfl.reporting.report_page.render import html, markdown, write
+from dpfl.reporting.report_page.render import html, markdown, verdict_lines, write
 
 LARGEST = 15_000_000
 VOID = {"meta", "link", "img", "input", "br", "path", "circle"}
@@ -142,3 +142,17 @@ def test_the_short_form_is_one_table_a_paper_and_keeps_a_strangers_text_in_its_c
     assert len(re.findall(r"(?<!\\)\|", row)) == 5 and "✓ as stated" in row
     assert "[figure 2](figures/asoodeh2020_figure_2.png)" in row
     assert sum(line == "| claim | verdict | what decides | shown in |" for line in lines) == 2
+
+
+def test_each_paper_has_one_line_with_its_verdicts(made):
+    first, second = verdict_lines(contents(*made))
+    assert (
+        first == "Asoodeh 2020: 1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run; 0 of 2 jobs run"
+    )
+    assert second.startswith("Bhaskar 2025: 1 as stated") and "5 of 72 printed numbers run" in second
+
+
+def test_a_paper_without_verdicts_says_so(copied):
+    folder, config = copied
+    (folder / "claims" / "asoodeh2020.csv").unlink()
+    assert next(verdict_lines(contents(folder, config))) == "Asoodeh 2020: no verdict yet; 0 of 2 jobs run"

@@ -1,0 +1,85 @@
+"""Names on pages: data, captions, verdicts of an epsilon and Greek symbols."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from dpfl.catalog import keys, load
+from dpfl.reporting import display_names
+from dpfl.reporting.display_names import (
+    EpsilonVerdict,
+    count_range,
+    data_name,
+    data_note,
+    epsilon_verdict,
+    stand_ins,
+    with_greek_symbols,
+)
+
+DATA = pd.DataFrame(
+    {"dataset": ["digits", "mnist", "digits"], "stand_in_for": ["mnist", "", "mnist"], "runs": [3, 2, 3]}
+)
+
+
+def test_counts_are_one_number_or_a_range():
+    assert [count_range(pd.Series(counts)) for counts in ([4, 4], [4.0, 2.0])] == ["4", "2 to 4"]
+    assert count_range(pd.Series(dtype=float)) == "0"
+
+
+def test_stand_ins_are_named():
+    assert stand_ins(DATA) == ["digits"] and stand_ins(DATA[1:2]) == []
+    assert data_name("digits", "mnist") == "Digits (stand-in for MNIST)"
+    assert (data_name("fashion_mnist", ""), data_name("mnist", "cifar10")) == (
+        "Fashion-MNIST", "MNIST (stand-in for CIFAR-10)"
+    )  # fmt: skip
+    assert data_note(DATA) == "2 to 3 runs a point on Digits (stand-in for MNIST), MNIST; intervals: 90 %."
+    assert data_note(DATA[:0]) == "0 runs a point on no data; intervals: 90 %."
+
+
+def test_a_caption_names_the_page_its_data_and_its_record(tmp_path):
+    path = display_names.write("figures", "lowy2021", "figure_2", tmp_path / "lowy2021_figure_2.csv")
+    said = load("lowy2021").figures["figure_2"]
+    text = path.read_text()
+    assert path == tmp_path / "lowy2021_figure_2.rst"
+    assert said["title"] in text and said["caption"] in text
+    assert "``lowy2021_figure_2.csv``" in text and "``lowy2021_figure_2.csv.record.json``" in text
+
+
+@pytest.mark.parametrize("paper", keys())
+@pytest.mark.parametrize("kind", ["tables", "figures"])
+def test_no_caption_holds_what_the_report_would_take_for_a_template(paper, kind):
+    for said in getattr(load(paper), kind).values():
+        assert not any(mark in said["title"] + said["caption"] for mark in ("{{", "{%", "{#"))
+
+
+@pytest.mark.parametrize(
+    ("proven", "refuted", "known"),
+    [
+        (2.93, 2.93, EpsilonVerdict.PROVEN),
+        (2.9301, 2.9301, EpsilonVerdict.PROVEN),
+        (2.94, 0.0, EpsilonVerdict.UNPROVEN),
+        (math.inf, 2.65, EpsilonVerdict.UNPROVEN),
+        (math.inf, 2.94, EpsilonVerdict.REFUTED),
+    ],
+)
+def test_the_claimed_epsilon_is_compared_up_to_the_accountants_grid(proven, refuted, known):
+    assert epsilon_verdict(2.93, proven, refuted) == known
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("epsilon (delta = 1e-05)", "ε (δ = 10⁻⁵)"),
+        ("sigma^2, theta(D/sigma), lambda", "σ², θ(D/σ), λ"),
+        ("8.8e-06 and 1.86e+03", "8.8 · 10⁻⁶ and 1.86 · 10³"),
+        ("0.0e+00", "0.0"),
+        ("eta = 0.5, beta, zeta, theorem, epsilons", "η = 0.5, β, zeta, theorem, epsilons"),
+        ("alpha, gamma, kappa, 2/(beta + rho), of order 1/n^2.", "α, γ, κ, 2/(β + ρ), of order 1/n²."),
+        ("beta_1, sigma_t, rho_max, x^2.5, d^(2), 2^20", "beta_1, sigma_t, rho_max, x^2.5, d^(2), 2^20"),
+        ("3e, seed1e5, v1.2e3", "3e, seed1e5, v1.2e3"),
+    ],
+)
+def test_quantities_have_one_sign(text, shown):
+    assert with_greek_symbols(text) == shown
+    assert with_greek_symbols(shown) == shown

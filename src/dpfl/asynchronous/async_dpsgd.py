@@ -201,10 +201,15 @@ class ClientPrivacy:
 
     def statement(self, sigma: float) -> PrivacyStatement:
         """Return the guarantee of one client's releases for a run with this sigma."""
-        run = {"records": self.records, "steps": self.rounds, "delta": self.delta, "neighbouring": self.neighbouring}
+        run: dict[str, Any] = {
+            "records": self.records,
+            "steps": self.rounds,
+            "delta": self.delta,
+            "neighbouring": self.neighbouring,
+        }
         if not self.private:
             return PrivacyStatement.of(Gaussian(), self.sampler, noise_multiplier=0.0, **run)
-        noise = {"clip_norm": self.clip_norm, "noise_multiplier": sigma * self.sensitivity}
+        noise: dict[str, Any] = {"clip_norm": self.clip_norm, "noise_multiplier": sigma * self.sensitivity}
         if self.sampling is Sampling.POISSON:
             note = f"Poisson sampling, as accounted; {_ASYNCHRONY}"
             return PrivacyStatement.of(Gaussian(), self.sampler, note=note, **run, **noise)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from dpfl.asynchronous.events import (
     simulate,
 )
 from dpfl.engine.noise import arsinh_noise, base_noise
-from dpfl.engine.per_record_gradients import LinearGradients, ParameterVector, without_overflow
+from dpfl.engine.per_record_gradients import Batch, LinearGradients, ParameterVector, without_overflow
 from dpfl.engine.sgd import accuracy_pct
 from dpfl.errors import InputError
 from dpfl.mechanisms import clip_factors
@@ -265,7 +266,7 @@ class _Executor:
         clip_norms = torch.where(self.batch_clips, math.inf, norms)
         sums = rule.clipped_sums(weights, batch, clip_norms)[None]
         self.sums[part.client] += without_overflow(
-            rule, sums, weights[None], tuple(p[None] for p in batch), clip_norms
+            rule, sums, weights[None], cast("Batch", tuple(p[None] for p in batch)), clip_norms
         )[0]
 
     def end_round(self, end: EndRound) -> None:

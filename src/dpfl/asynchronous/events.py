@@ -125,9 +125,11 @@ class Models(Protocol):
 
     def carry_out(self, operation: Operation) -> None:
         """Carry out an operation as it happens."""
+        ...
 
     def distance(self, client: int) -> float:
         """Return how far the client's model is from the last one that it received."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,7 @@ class _Simulation:
         age = state.round - state.heard_at_round
         state.waits = network.max_staleness is not None and age >= network.max_staleness
         if network.max_distance is not None and not state.waits:
+            assert self.models is not None
             state.waits = self.models.distance(client) > network.max_distance
         if not state.waits:
             self.staleness += age

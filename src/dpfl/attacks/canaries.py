@@ -8,10 +8,10 @@ each side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,15 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.asynchronous import async_dpsgd
 from dpfl.asynchronous.schedules import AsyncSettings, InputNormalisation
 from dpfl.attacks.claimed_training import ClaimedTraining
-from dpfl.attacks.lower_bounds import StepLaw, WorstPair, best_statistics, gaussian_fit_mu, simulate, strongest_test
+from dpfl.attacks.lower_bounds import (
+    StepLaw,
+    Worlds,
+    WorstPair,
+    best_statistics,
+    gaussian_fit_mu,
+    simulate,
+    strongest_test,
+)
 from dpfl.attacks.messages import PAIR as CHOSEN
 from dpfl.attacks.messages import (
     AsyncMessageRun,
@@ -253,7 +261,7 @@ def _is_image(job: TrainingJob) -> bool:
     return "model" in job.settings
 
 
-Attacked = tuple[Sequence[NDArray[np.float64]], list[dict[str, Any]]]
+Attacked = tuple[Iterable[NDArray[np.float64]], list[dict[str, Any]]]
 """Of every cell, the scores of the canaries, and the columns of the bounds from chosen records."""
 
 
@@ -287,7 +295,7 @@ def _image_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> li
             ((noise["privacy_epsilon_proven"], noise["privacy_delta"]),),
         )
         seen = tuple(claim.seen(claim.conforming, TRIALS, world=world, seed=seed) for world in (0, 1))
-        found.append(_two_worlds(claim.law, seen, claim.pair, noise["privacy_delta"]))
+        found.append(_two_worlds(claim.law, cast("Worlds", seen), claim.pair, noise["privacy_delta"]))
     return found
 
 
@@ -303,14 +311,12 @@ def _message_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> 
     ]
 
 
-def _two_worlds(
-    law: StepLaw, seen: tuple[NDArray[np.float64], NDArray[np.float64]], pair: WorstPair, delta: float
-) -> dict[str, Any]:
+def _two_worlds(law: StepLaw, seen: Worlds, pair: WorstPair, delta: float) -> dict[str, Any]:
     """Return the columns of the bounds from observations in two worlds."""
     shape = (SIMULATED, *seen[0].shape[1:])
     design = tuple(simulate(law, shape, world=world, seed=SIMULATION_SEED) for world in (0, 1))
     tried = best_statistics(law)
-    evidence = strongest_test(design, seen, tried, ((0.0, delta),), CONFIDENCE)
+    evidence = strongest_test(cast("Worlds", design), seen, tried, ((0.0, delta),), CONFIDENCE)
     scores = (tried[evidence.statistic](each) for each in seen)
     return {
         "mates": "hostile" if pair.mates else "silent",

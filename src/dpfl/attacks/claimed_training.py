@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -13,7 +13,16 @@ from torch import Tensor
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.numerics import integer, real
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.lower_bounds import Claims, Evidence, StepLaw, WorstPair, statistics, strongest_test, worst_pair
+from dpfl.attacks.lower_bounds import (
+    Claims,
+    Evidence,
+    StepLaw,
+    Worlds,
+    WorstPair,
+    statistics,
+    strongest_test,
+    worst_pair,
+)
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import Batch, StackedGradients
@@ -38,6 +47,7 @@ class Trainer(Protocol):
         trial's own and 0 in all others. Equal seeds give equal draws. What is returned is what moves the model:
         clipped, summed, noised, divided by the trainer's divisor.
         """
+        ...
 
 
 class ChosenGradients:
@@ -200,6 +210,7 @@ def check(
     1 - confidence at most. What is not refuted is not proven: the attack sees what its statistics see.
     """
     design, evaluation = (
-        tuple(claim.seen(trainer, trials, world=world, seed=2 * seed + part) for world in (0, 1)) for part in (0, 1)
+        cast("Worlds", tuple(claim.seen(trainer, trials, world=world, seed=2 * seed + part) for world in (0, 1)))
+        for part in (0, 1)
     )
     return strongest_test(design, evaluation, statistics(claim.law), claim.claims, confidence)

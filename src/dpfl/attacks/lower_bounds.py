@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,6 +78,8 @@ def worst_pair(sampling: Sampling, neighbouring: Neighbouring) -> WorstPair:
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 """Maps observations (trials, epochs, steps) to scores (trials,)."""
+Worlds = tuple[Array, Array]
+"""Observations (trials, epochs, steps) of the worlds P and Q."""
 _ONCE_AN_EPOCH = (Sampling.SHUFFLED, Sampling.BALLS_IN_BINS)
 _EXACT = 1e-15
 """Closest approach that counts: differences below it are rounding."""
@@ -339,7 +342,7 @@ def gaussian_fit_mu(scores_in: ArrayLike, scores_out: ArrayLike, *, confidence: 
 
     if excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, statistic * root, xtol=1e-9))
+    return float(cast("Any", brentq)(excess, 0.0, statistic * root, xtol=1e-9))
 
 
 def refuted_noise(
@@ -393,8 +396,8 @@ class Evidence:
 
 
 def strongest_test(
-    design: tuple[Array, Array],
-    evaluation: tuple[Array, Array],
+    design: Worlds,
+    evaluation: Worlds,
     statistics: Mapping[str, Statistic],
     claims: Claims,
     confidence: float,

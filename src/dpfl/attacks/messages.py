@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from dpfl.asynchronous.events import Network, simulate
 from dpfl.attacks.lower_bounds import StepLaw, WorstPair, worst_pair
 from dpfl.convex.federated_rounds import Clipping, Hyperparameters, Participation, Protocol, Trials
 from dpfl.convex.minibatch_sgd import minibatch_sgd
-from dpfl.convex.problems import Square
+from dpfl.convex.problems import Loss, Square
 from dpfl.engine.networks import softmax_regression
 from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
 
@@ -61,7 +62,7 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
     targets = np.concatenate([y, _PULL * run.clip_norm * signs])
     trials = Trials((run.seed,), wide[None], targets[None], np.array([0, len(targets)]))
     protocol = Protocol(
-        loss=Square(), rounds=run.rounds, participation=Participation((1,)), batch_size=run.batch_size,
+        loss=cast("Loss", Square()), rounds=run.rounds, participation=Participation((1,)), batch_size=run.batch_size,
         repetitions=1, sampling=run.sampling, clipping=run.clipping,
     )  # fmt: skip
     count = len(run.noise_stds)
@@ -110,7 +111,7 @@ def message_law(run: MessageRun, records: int, noise_std: float) -> StepLaw:
     with_replacement = run.sampling is Sampling.WITH_REPLACEMENT
     rate, draws = (1 / records, run.batch_size) if with_replacement else (run.batch_size / records, 1)
     reach = run.batch_size if run.clipping is Clipping.MEAN else 1
-    shifts = tuple(reach * shift for shift in message_pair(run).shifts)
+    shifts = cast("tuple[float, float]", tuple(reach * shift for shift in message_pair(run).shifts))
     return StepLaw.of(run.sampling, rate, shifts, noise_std * run.batch_size / run.clip_norm, draws)
 
 
@@ -127,7 +128,7 @@ def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[
         (2 * run.seed, 2 * run.seed + 1), np.ones((2, records, 1)), targets, np.array([0, records])
     )  # fmt: skip
     protocol = Protocol(
-        loss=Square(), rounds=run.rounds, participation=Participation((1,)), batch_size=run.batch_size,
+        loss=cast("Loss", Square()), rounds=run.rounds, participation=Participation((1,)), batch_size=run.batch_size,
         repetitions=trials, sampling=run.sampling, clipping=run.clipping,
     )  # fmt: skip
     count = len(run.noise_stds)
@@ -202,7 +203,7 @@ def chosen_observations(run: AsyncMessageRun, records: int, trials: int) -> NDAr
         along = float(sums[0, :-1].sum()) / math.sqrt(_FEATURES) / run.clip_norm
         seen[client, 0, number] = along if run.normalise else told
 
-    _run(run, LinearGradients(module, _ChosenSlope()), module, shares, (inputs, labels), observe)
+    _run(run, LinearGradients(module, cast("Any", _ChosenSlope())), module, shares, (inputs, labels), observe)
     return seen.reshape(2, trials, 1, run.rounds)
 
 
@@ -216,9 +217,13 @@ def chosen_law(run: AsyncMessageRun, records: int) -> StepLaw:
             rows = slice(world * records, world * records + run.batch_size)
             x, y = run.normalise(inputs[rows]), labels[rows]
             zero, clip = torch.zeros(1, _FEATURES + 1), torch.tensor([run.clip_norm])
-            sums = LinearGradients(module, _ChosenSlope()).clipped_sums(zero, (x, y, torch.ones(len(x))), clip)
+            sums = LinearGradients(module, cast("Any", _ChosenSlope())).clipped_sums(
+                zero, (x, y, torch.ones(len(x))), clip
+            )
             shifts.append(float(sums[0, :-1].sum()) / math.sqrt(_FEATURES) / run.clip_norm)
-    return StepLaw.of(Sampling.FIXED, run.batch_size / records, tuple(shifts), run.noise_multiplier)
+    return StepLaw.of(
+        Sampling.FIXED, run.batch_size / records, cast("tuple[float, float]", tuple(shifts)), run.noise_multiplier
+    )
 
 
 def _chosen_records(run: AsyncMessageRun, records: int) -> tuple[Tensor, Tensor]:

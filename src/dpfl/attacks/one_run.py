@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,7 +69,7 @@ def curve_p_value(curve: InverseCurve, *, canaries: int, guesses: int, right: in
     lowest = -80.0
     if needed(lowest) > 0:
         return math.exp(lowest)
-    return math.exp(float(brentq(needed, lowest, 0.0, xtol=1e-9)) + 1e-9)
+    return math.exp(float(cast("Any", brentq)(needed, lowest, 0.0, xtol=1e-9)) + 1e-9)
 
 
 def _least_total(curve: InverseCurve, tail: float, canaries: int, guesses: int, right: int) -> float:
@@ -102,7 +103,7 @@ def mu_lower_bound(*, canaries: int, guesses: int, right: int, confidence: float
         return 0.0
     if excess(_LARGEST_MU) <= 0:
         return _LARGEST_MU
-    return max(0.0, float(brentq(excess, 0.0, _LARGEST_MU, xtol=1e-7)) - 1e-7)
+    return max(0.0, float(cast("Any", brentq)(excess, 0.0, _LARGEST_MU, xtol=1e-7)) - 1e-7)
 
 
 def coins(seed: int, count: int) -> NDArray[np.int64]:
@@ -154,7 +155,7 @@ def epsilon_lower_bound(*, delta: float, canaries: int, guesses: int, right: int
         return 0.0
     if excess(_LARGEST) <= 0:
         return _LARGEST
-    return float(brentq(excess, 0.0, _LARGEST, xtol=1e-9)) - 1e-9
+    return float(cast("Any", brentq)(excess, 0.0, _LARGEST, xtol=1e-9)) - 1e-9
 
 
 def right_guesses(scores: ArrayLike, included: ArrayLike, guesses: int) -> int:

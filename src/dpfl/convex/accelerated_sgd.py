@@ -28,7 +28,12 @@ class Restart:
 
 
 def step_scale(
-    *, smoothness: Array, gradient_deviation: Array, rounds: int, diameter: Array, strong_convexity: float = 0.0
+    *,
+    smoothness: Array | float,
+    gradient_deviation: Array | float,
+    rounds: int,
+    diameter: Array | float,
+    strong_convexity: float = 0.0,
 ) -> Array:
     """Return gamma = max{2 beta, sqrt(2 V^2 R (R+1) (R+2) / (3 D^2))} for each model.
 
@@ -98,6 +103,7 @@ def iterates(
             middle = _middle(aggregate, weights, alpha, eta, strong_convexity)
             weights = _step(middle, weights, gradients.at(middle, round), alpha, eta, strong_convexity)
             if points.projected:
+                assert points.radius is not None
                 weights = project(weights, points.radius)
             aggregate *= 1.0 - alpha
             aggregate += alpha * weights

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,9 @@ class Hyperparameters:
     def joined(cls, parts: Iterable[Hyperparameters]) -> Hyperparameters:
         """Return the models of all parts, one after the other; all parts have the same optional fields."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
+        return cls(
+            *cast("Iterable[Any]", (None if column[0] is None else np.concatenate(column) for column in columns))
+        )
 
     @property
     def projected(self) -> bool:

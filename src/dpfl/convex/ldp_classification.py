@@ -13,15 +13,15 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
 from dpfl.convex import silo_jobs
-from dpfl.convex.problems import Array, Logistic, gradients, losses, scores
-from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings
+from dpfl.convex.problems import Array, Logistic, Loss, gradients, losses, scores
+from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings, LdpTask
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import DigitPairs, Split, Trial, held_back
 from dpfl.features.pca import PrincipalComponents
@@ -66,7 +66,7 @@ class Classification:
     def measures(self, trial: Trial, weights: Array) -> dict[str, Array]:
         """Return loss and error, pooled over the clients' test records; a score of 0 counts as odd."""
         wrong = (scores(weights, trial.test_x) > 0) != (trial.test_y > 0)[:, None]
-        test_loss = losses(Logistic(), weights, trial.test_x, trial.test_y)
+        test_loss = losses(cast("Loss", Logistic()), weights, trial.test_x, trial.test_y)
         return {"test_loss": test_loss, "test_error_pct": 100.0 * wrong.mean(axis=-2)}
 
     def references(self, trial: Trial) -> dict[str, float]:
@@ -79,7 +79,10 @@ class Classification:
         best = minimiser(trial.train_x, trial.train_y)
         pair = np.stack([best, best], axis=1)
         clients = [slice(*each) for each in itertools.pairwise(trial.starts)]
-        pulls = [gradients(Logistic(), pair, trial.train_x[each], trial.train_y[each])[:, 0] for each in clients]
+        pulls = [
+            gradients(cast("Loss", Logistic()), pair, trial.train_x[each], trial.train_y[each])[:, 0]
+            for each in clients
+        ]
         return {
             **{f"minimiser_{name}": float(each[0]) for name, each in self.measures(trial, pair).items()},
             "largest_record": float(np.linalg.norm(trial.train_x, axis=1).max()),
@@ -137,7 +140,7 @@ def train(
     images = load_images(folders.arrays)
     pairs = DigitPairs.of(images.train_y, settings.digits, settings.images_per_digit, settings.split)
     task = Classification(plan, pairs, features(images, pairs, settings.components))
-    return silo_jobs.train_plan(task, job, images.description, calibration, progress)
+    return silo_jobs.train_plan(cast("LdpTask", task), job, images.description, calibration, progress)
 
 
 def _plan(job: TrainingJob) -> LdpPlan:
@@ -145,4 +148,4 @@ def _plan(job: TrainingJob) -> LdpPlan:
     settings = ClassificationSettings.of(job.settings)
     records = 2 * settings.images_per_digit
     counts = ClientCounts((settings.digits // 2) ** 2, records, records - held_back(records))
-    return LdpPlan.of(settings, map(LdpCell.of, job.cells), Logistic(), counts)
+    return LdpPlan.of(settings, map(LdpCell.of, job.cells), cast("Loss", Logistic()), counts)

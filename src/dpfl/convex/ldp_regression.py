@@ -11,14 +11,14 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from dpfl.convex import silo_jobs
-from dpfl.convex.problems import Array, Square, gradients, least_squares, losses
-from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings
+from dpfl.convex.problems import Array, Loss, Square, gradients, least_squares, losses
+from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings, LdpTask
 from dpfl.data.loading import TableData, load_table
 from dpfl.data.partition import Trial, client_blocks, held_back, split
 from dpfl.errors import InputError
@@ -49,7 +49,7 @@ class Regression:
 
     def measures(self, trial: Trial, weights: Array) -> dict[str, Array]:
         """Return the test loss, pooled over the clients' test records."""
-        return {"test_loss": losses(Square(), weights, trial.test_x, trial.test_y)}
+        return {"test_loss": losses(cast("Loss", Square()), weights, trial.test_x, trial.test_y)}
 
     def references(self, trial: Trial) -> dict[str, float]:
         """Return what a trial can be held against, all pooled over the clients' records.
@@ -60,9 +60,14 @@ class Regression:
         mean = np.zeros(trial.train_x.shape[1])
         mean[0] = trial.train_y.mean()
         best = least_squares(trial.train_x, trial.train_y)
-        mean_loss, best_loss = losses(Square(), np.stack([mean, best], axis=1), trial.test_x, trial.test_y)
+        mean_loss, best_loss = losses(
+            cast("Loss", Square()), np.stack([mean, best], axis=1), trial.test_x, trial.test_y
+        )
         clients = [slice(*pair) for pair in itertools.pairwise(trial.starts)]
-        pulls = [gradients(Square(), best[:, None], trial.train_x[each], trial.train_y[each]) for each in clients]
+        pulls = [
+            gradients(cast("Loss", Square()), best[:, None], trial.train_x[each], trial.train_y[each])
+            for each in clients
+        ]
         return {
             "mean_predictor_test_loss": float(mean_loss),
             "least_squares_test_loss": float(best_loss),
@@ -94,7 +99,7 @@ def train(
     if np.ptp(table.y) == 0:
         raise InputError(f"the target in {folders.arrays} is constant: there is nothing to predict")
     task = Regression(plan, table, list(RegressionSettings.of(job.settings).standardise))
-    return silo_jobs.train_plan(task, job, table.description, calibration, progress)
+    return silo_jobs.train_plan(cast("LdpTask", task), job, table.description, calibration, progress)
 
 
 def _plan(job: TrainingJob, records: int) -> LdpPlan:
@@ -103,4 +108,4 @@ def _plan(job: TrainingJob, records: int) -> LdpPlan:
     blocks = client_blocks(records, settings.clients)
     training = min(len(block) - held_back(len(block)) for block in blocks)
     counts = ClientCounts(settings.clients, len(blocks[0]), training)
-    return LdpPlan.of(settings, map(LdpCell.of, job.cells), Square(), counts)
+    return LdpPlan.of(settings, map(LdpCell.of, job.cells), cast("Loss", Square()), counts)

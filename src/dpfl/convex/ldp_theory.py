@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ from dpfl.convex import accelerated_sgd, minibatch_sgd, synthetic_problems
 from dpfl.convex.accelerated_sgd import Restart
 from dpfl.convex.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials
 from dpfl.convex.mean_gradients import BLOCK, MeanGradients
-from dpfl.convex.problems import Array, Loss, Smoothed, sharpness_for
+from dpfl.convex.problems import Absolute, Array, Hinge, Loss, Smoothed, sharpness_for
 from dpfl.convex.synthetic_problems import Kind, Problem
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
@@ -258,7 +258,7 @@ class TheoryCell(Settings):
         """The loss that the clients differentiate."""
         if self.sharpness == 0:
             return self.problem.loss
-        return Smoothed(self.problem.loss, self.sharpness_number)
+        return cast("Loss", Smoothed(cast("Absolute | Hinge", self.problem.loss), self.sharpness_number))
 
     @cached_property
     def sharpness_number(self) -> float:

@@ -46,6 +46,7 @@ def local_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -> It
                 moved += points.step_size * points.regularisation * weights
             weights -= moved
             if points.projected:
+                assert points.radius is not None
                 weights = project(weights, points.radius)
         np.einsum("trc,trcdm->trdm", drawn.participates / drawn.count[..., 0], weights, out=server)
         yield server

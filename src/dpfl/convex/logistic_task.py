@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from dpfl.convex.problems import Array, FactoredRecords, Logistic, minimum, risk, scores
+from dpfl.convex.problems import Array, FactoredRecords, Logistic, Loss, minimum, risk, scores
 from dpfl.convex.synthetic_problems import Kind, Problem, draw
 from dpfl.data.binary_classification import BinaryTask, load_pooled, load_scattered
 from dpfl.errors import InputError
@@ -19,7 +19,7 @@ from dpfl.grid.training_job import Folders
 
 # Regularised logistic regression on image data, with its optimum: what the projected algorithms are run on.
 
-LOSS = Logistic()
+LOSS = cast("Loss", Logistic())
 LIPSCHITZ = LOSS.lipschitz
 """Of one record's loss, for records of norm at most 1."""
 CURVATURE = LOSS.smoothness

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,9 @@ class MeanGradients:
         if number != self._number:
             self._number, self._block = number, self._draw(number)
         block = self._block
+        assert block is not None
         if self._quadratic:
+            assert block.pull is not None
             total = block.noise[place][..., None] * self.points.noise_std - block.pull[place][..., None]
             if block.curvature is not None:
                 total += block.curvature[place] @ weights
@@ -167,15 +170,20 @@ class MeanGradients:
         """Return a block's curvature and pull of full batches: the clients' own moments, in their shares."""
         if share is None:
             share = np.full((1, 1, 1, self.clients), 1.0 / self.clients)
+        assert self._own is not None
         curvature, pull = self._own
         mixed = [None if part is None else np.einsum("rtpc,tc...->rtp...", share, part) for part in (curvature, pull)]
-        return tuple(part if part is None else np.broadcast_to(part, (BLOCK, *part.shape[1:])) for part in mixed)
+        return cast(
+            "tuple[Array | None, Array]",
+            tuple(part if part is None else np.broadcast_to(part, (BLOCK, *part.shape[1:])) for part in mixed),
+        )
 
     def _drawn(self, weights: Array, block: _Block, place: int) -> Array:
         """Return the mean gradient of the round's records, of any loss."""
         if self.protocol.sampling is Sampling.FULL:
             x, y = self._x[:, None], self._y[:, None]
         else:
+            assert block.records is not None
             x, y = (self._taken(part, block.records[place]) for part in (self._x, self._y))
         x, y = x.reshape(*x.shape[:2], -1, x.shape[-1]), y.reshape(*y.shape[:2], -1)
         slopes = self.protocol.loss.derivative(problems.scores(weights, x), y[..., None])

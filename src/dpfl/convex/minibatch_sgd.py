@@ -31,6 +31,7 @@ class NoisyGradientSource(Interface):
 
     def at(self, weights: Array, round: int) -> Array:
         """Return the participants' mean noisy gradient at `weights`, both of that shape."""
+        ...
 
 
 class NoisyGradients:
@@ -109,6 +110,7 @@ def descend(gradients: NoisyGradientSource) -> Iterator[Array]:
         step *= points.step_size
         weights -= step
         if points.projected:
+            assert points.radius is not None
             weights[:] = project(weights, points.radius)
         yield weights
 

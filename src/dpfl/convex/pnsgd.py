@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -113,7 +113,7 @@ def _mean(arrays: Path, n: int) -> PnsgdTask:
     mean = ink.mean()
     return PnsgdTask(
         description=data.description,
-        loss=Square(),
+        loss=cast("Loss", Square()),
         records=FactoredRecords.of(np.ones((len(ink), 1)), ink),
         dimension=1,
         excess=lambda weights: np.square(weights[0] - mean) / 2.0,
@@ -121,7 +121,7 @@ def _mean(arrays: Path, n: int) -> PnsgdTask:
     )
 
 
-def check_records(description: dict[str, Any], n: int) -> None:
+def check_records(description: Mapping[str, Any], n: int) -> None:
     """Raise InputError where the data set has fewer than n training records."""
     if n > description["records"]["train"]:
         raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,11 @@ class Loss(Protocol):
 
     def value(self, scores: Array, targets: Array) -> Array:
         """Return phi."""
+        ...
 
     def derivative(self, scores: Array, targets: Array) -> Array:
         """Return the derivative of phi by the score; one of its subgradients where there is none."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def gradients(loss: Loss, weights: Array, x: Array, y: Array) -> Array:
 def least_squares(x: Array, y: Array) -> Array:
     """Return the weights of least mean squared residual, shape (features,), for x (records, features); the shortest
     if many are."""
-    return np.linalg.lstsq(x, y, rcond=None)[0]
+    return cast("Array", np.linalg.lstsq(x, y, rcond=None)[0])
 
 
 @dataclass(frozen=True)
@@ -163,11 +165,11 @@ class FactoredRecords:
 
 
 def clipped_gradient_sums(
-    loss: Loss, weights: Array, records: FactoredRecords, clip_norm: Array, lengths: Array, out: Array
+    loss: Loss, weights: Array, records: FactoredRecords, clip_norm: Array | float, lengths: Array, out: Array
 ) -> Array:
     """Write into `out`, and return, the sum over the records of each record's gradient clipped to `clip_norm`.
 
-    clip_norm (models,) bounds the Euclidean norm of every single record's gradient; inf clips nothing. `lengths`
+    clip_norm, (models,) or one number, bounds the norm of every single record's gradient; inf clips nothing. `lengths`
     (..., records, models) and `out` (..., features, models) are overwritten: the caller keeps them between steps.
     Formal guarantee: replacing one record of the sum by another, both finite, moves it by at most 2 clip_norm, whatever
     the weights: a gradient whose length is not a number counts as 0 where it is clipped.
@@ -212,7 +214,9 @@ def minimum(loss: Loss, x: Array, y: Array, *, regularisation: float, radius: fl
     largest = 1.0
     while outside(largest) > 0:
         largest *= 2.0
-    found = _unconstrained(loss, x, y, regularisation + brentq(outside, 0.0, largest, xtol=1e-13, rtol=1e-13))
+    found = _unconstrained(
+        loss, x, y, regularisation + cast("Any", brentq)(outside, 0.0, largest, xtol=1e-13, rtol=1e-13)
+    )
     return found * (radius / np.linalg.norm(found))
 
 

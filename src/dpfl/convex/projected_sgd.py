@@ -101,6 +101,7 @@ def models_at(models: Iterator[Array], stops: NDArray[np.int64], progress: Calla
         progress()
         if round == last:
             break
+    assert collected is not None
     return collected
 
 

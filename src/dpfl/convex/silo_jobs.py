@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -75,7 +75,7 @@ class ClientMessages:
     @property
     def sampler(self) -> Sampler:
         """Sampler of a message's records."""
-        return SAMPLERS[self.sampling](self.message_records, self.records)
+        return cast("Any", SAMPLERS[self.sampling])(self.message_records, self.records)
 
     def stated(self, noise_multiplier: float, note: str = "") -> PrivacyStatement:
         """Return the statement for this noise; its clip norm is 1, for the noise is proportional to it."""
@@ -391,12 +391,15 @@ class LdpTask(typing.Protocol):
 
     def trial(self, seed: int) -> Trial:
         """Return the clients' records of one trial."""
+        ...
 
     def measures(self, trial: Trial, weights: Array) -> dict[str, Array]:
         """Return the test metrics of models (..., features, models), each (..., models)."""
+        ...
 
     def references(self, trial: Trial) -> dict[str, float]:
         """Return what a trial can be held against, one column each."""
+        ...
 
 
 def calibrate_plan(plan: LdpPlan, cells: tuple[dict[str, Any], ...], unaccounted: str) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,8 @@ class Kind(StrEnum):
     is beta-smooth for every beta, another that is mu-smooth and mu-strongly convex."""
 
 
-LOSSES: dict[Kind, Loss] = {Kind.LEAST_SQUARES: Square(), Kind.LOGISTIC: Logistic(), Kind.ABSOLUTE: Absolute()}
-LOSSES |= {Kind.LINEAR: Linear()}
+LOSSES = cast("dict[Kind, Loss]", {Kind.LEAST_SQUARES: Square(), Kind.LOGISTIC: Logistic(), Kind.ABSOLUTE: Absolute()})
+LOSSES |= cast("dict[Kind, Loss]", {Kind.LINEAR: Linear()})
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,9 @@ def empirical_optimum(problem: Problem, drawn: Drawn) -> Array:
         return float(np.linalg.norm(_newton(problem, drawn, problem.regularisation + multiplier))) - problem.radius
 
     largest = problem.lipschitz / problem.radius  # there |w| <= |grad(0)| / nu <= D
-    return _newton(problem, drawn, problem.regularisation + brentq(beyond, 0.0, largest, xtol=1e-14, rtol=1e-13))
+    return _newton(
+        problem, drawn, problem.regularisation + cast("Any", brentq)(beyond, 0.0, largest, xtol=1e-14, rtol=1e-13)
+    )
 
 
 def objective(problem: Problem, weights: Array, x: Array, y: Array) -> Array:
@@ -244,10 +247,10 @@ def _client(problem: Problem, weights: Array, spectrum: Array, source: np.random
     if problem.kind is Kind.LINEAR:
         root = np.sqrt(spectrum)
         positive = source.random((problem.records, problem.features)) < (1.0 + weights / root) / 2.0
-        return np.where(positive, root, -root), np.ones(problem.records)
+        return cast("Array", np.where(positive, root, -root)), np.ones(problem.records)
     signs = source.integers(0, 2, size=(problem.records, problem.features)) * 2.0 - 1.0
     chance = source.random(problem.records)
-    x = signs * np.sqrt(spectrum)
+    x = cast("Array", signs * np.sqrt(spectrum))
     score = x @ weights
     if problem.kind is Kind.LEAST_SQUARES:
         return x, score + problem.target_noise * (2.0 * chance - 1.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -105,7 +105,7 @@ class AggregatorCell(Settings):
     @property
     def sampler(self) -> Sampler:
         """Sampler of a round's users: each once, or anew in every round."""
-        return SAMPLERS[self.draw.sampling](self.batch_size, self.users)
+        return cast("Any", SAMPLERS[self.draw.sampling])(self.batch_size, self.users)
 
     @property
     def smoothness(self) -> float:
@@ -151,6 +151,7 @@ def calibrated_noise_std(run: AggregatorCell) -> float:
     """Return the noise of one user: as given, or the least that meets the run's epsilon at its delta."""
     if run.noise_std is not None:
         return run.noise_std
+    assert run.epsilon is not None
     if math.isinf(run.epsilon):
         return 0.0
     if run.contracting:

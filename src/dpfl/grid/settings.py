@@ -64,7 +64,7 @@ class Settings(BaseModel):
 
 def _as_line(problem: ValidationError, given: Mapping[str, Any]) -> str:
     """Return the first error of a validation as one line; a rule of a model's own says its line itself."""
-    errors = [(_path(each["loc"], given), each) for each in problem.errors(include_url=False)]
+    errors: list[tuple[str, Any]] = [(_path(each["loc"], given), each) for each in problem.errors(include_url=False)]
     path, first = errors[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
@@ -82,7 +82,7 @@ def _rule(message: str) -> str:
     return rule.replace("a valid integer", "a whole number").replace("a valid tuple", "a list")
 
 
-def _path(location: tuple[int | str, ...], given: Any) -> str:
+def _path(location: tuple[Any, ...], given: Any) -> str:
     """Return the keys and places of `location` that are in `given`: the rest names a branch of a union."""
     path = ""
     for part in location:

@@ -201,7 +201,7 @@ class FedavgCell(Settings):
 NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
 
 
-def calibrate(job: TrainingJob, description: dict[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return the noise and the privacy statement of each cell of `job`: a row a cell, in order.
 
     Columns: the cell's (FedavgCell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,8 +50,14 @@ def options(
     _version: Annotated[
         bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)
     ] = False,
+    directory: Annotated[Path | None, typer.Option("--directory", help="run as if started in this folder")] = None,
 ) -> None:
     """Define what every command shares."""
+    if directory is None:
+        return
+    if not directory.is_dir():
+        raise InputError(f"--directory {directory} is no folder: name that of a project, with its config.yaml")
+    os.chdir(directory)
 
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="configuration file")]

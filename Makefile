@@ -3,6 +3,7 @@ override VENV := .venv
 override READY := $(VENV)/ready
 override VALIDATOR := .venv-validator
 override PEERS := .venv-peers
+override LOWEST := .venv-lowest
 override SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
@@ -12,7 +13,7 @@ $(foreach name,$(SET_BY_USER),$(eval override $(name) := $$(value $(name))))
 export $(SET_BY_USER)
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-lowest test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
 
 env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12; else the first on PATH that fits)
 
@@ -51,6 +52,16 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
 	$(VALIDATOR)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+$(LOWEST)/ready: pyproject.toml | $(READY)
+	$(VENV)/bin/python -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[pipeline,test]'
+	@touch $@
+
+test-lowest: export OMP_NUM_THREADS = 1
+test-lowest: $(LOWEST)/ready ## run the fast tests with the lowest version of each direct dependency, in an environment of its own
+	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" python -m pytest -m "not slow and not slurm and not workflow" $(SIDE_BY_SIDE)
 
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
 	pytest -m slow tests/provenance/test_crate.py

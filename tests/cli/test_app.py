@@ -3,10 +3,11 @@ import re
 import subprocess
 import sys
 
+import pytest
 from typer.testing import CliRunner
 
 from dpfl import __version__
-from dpfl.cli import app
+from dpfl.cli import app, main
 from dpfl.cli.app import CHECKING, DAILY, STAGES
 from dpfl.errors import InputError
 
@@ -70,3 +71,13 @@ def test_a_command_runs_in_another_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["--directory", "nowhere", "status"]).exception
     assert isinstance(found, InputError) and "nowhere is no folder" in str(found)
+
+
+def test_a_command_that_did_nothing_never_ends_with_status_0(monkeypatch, capsys):
+    """An old typer with a new click prints the version and ends, whatever it is asked."""
+    monkeypatch.setattr("dpfl.cli.app", lambda **_: 0)
+    monkeypatch.setattr(sys.modules["dpfl.cli.app"].Commands, "ran", False)
+    monkeypatch.setattr(sys, "argv", ["dpfl", "check", "claims.json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "no command was run" in capsys.readouterr().err

@@ -35,6 +35,14 @@ class Commands(TyperGroup):
         finally:
             self.commands = every
 
+    ran = False
+    """True once a command was chosen."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        Commands.ran = True
+        return super().invoke(ctx)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command by its name; raises InputError where it may be one of the pipeline's, not installed here."""
         command = super().get_command(ctx, cmd_name)

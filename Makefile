@@ -61,7 +61,7 @@ $(LOWEST)/ready: pyproject.toml | $(READY)
 
 test-lowest: export OMP_NUM_THREADS = 1
 test-lowest: $(LOWEST)/ready ## run the fast tests with the lowest version of each direct dependency, in an environment of its own
-	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" python -m pytest -m "not slow and not slurm and not workflow" $(SIDE_BY_SIDE)
+	$(LOWEST)/bin/python -m pytest -m "not slow and not slurm and not workflow" $(SIDE_BY_SIDE)
 
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
 	pytest -m slow tests/provenance/test_crate.py

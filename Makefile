@@ -56,7 +56,7 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 $(LOWEST)/ready: pyproject.toml | $(READY)
 	$(VENV)/bin/python -m venv $(LOWEST)
 	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check uv
-	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[pipeline,test]'
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[pipeline,cluster,test]'
 	@touch $@
 
 test-lowest: export OMP_NUM_THREADS = 1

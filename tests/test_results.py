@@ -164,7 +164,7 @@ def test_a_shipped_table_is_the_mean_of_its_runs_last_rounds(repository):
 
 
 def test_shipped_verdicts_are_those_of_the_page(repository):
-    counts = r.claims(repository / "results" / "paper").query("~asked_here")["verdict"].value_counts()
+    counts = r.claims(repository / "results" / "paper").query("~our_question")["verdict"].value_counts()
     page = (repository / "results" / "paper" / "README.md").read_text()
     assert f"{counts['as stated']} as stated" in " ".join(page.split())
     assert set(r.COLUMNS["claims"]) <= set(r.claims(repository / "results" / "paper").columns)

@@ -88,7 +88,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "claim": "key of the claim in claims.yaml",
         "text": "the paper's sentence, and where it stands",
         "settings": "settings of the claim, and what was run instead if they differ",
-        "asked_here": "true for a question of ours, which the paper does not answer",
+        "our_question": "true for a question of ours, which the paper does not answer",
         "verdict": "as stated, weaker than stated, refuted, undecided or not run",
         "reason": "why, in a sentence",
         "cases": "cases that were judged",
@@ -189,7 +189,8 @@ def claims(source: Source = "paper") -> pd.DataFrame:
     paths = [path for path in sorted((folder / "claims").glob("*.csv")) if not path.stem.endswith("_evidence")]
     if not paths:
         raise InputError(f"no verdicts in {folder}: run make first")
-    return pd.concat([read_csv(path) for path in paths], ignore_index=True)
+    read = pd.concat([read_csv(path) for path in paths], ignore_index=True)
+    return read.rename(columns={"asked_here": "our_question"})  # its name in the results that 0.1 shipped
 
 
 def epsilons(source: Source = "paper") -> pd.DataFrame:

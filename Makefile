@@ -4,25 +4,26 @@ override READY := $(VENV)/ready
 override VALIDATOR := .venv-validator
 override PEERS := .venv-peers
 override PYRIGHT := .venv-pyright
+override LOWEST := .venv-lowest
 override SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 # Recipes read these from the environment, as "$$SCALE". What a user sets is text: neither make nor a shell expands it.
-override SET_BY_USER := CONFIG PROFILE SCALE RERUN KEY KILLS PART KIND COUNT SEED
+override SET_BY_USER := PYTHON CONFIG PROFILE SCALE RERUN KEY KILLS PART KIND COUNT SEED
 $(foreach name,$(SET_BY_USER),$(eval override $(name) := $$(value $(name))))
 export $(SET_BY_USER)
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-lowest test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
 
-env: $(READY) ## set up the environment in .venv, alone
+env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12; else the first on PATH that fits)
 
 $(READY): requirements.lock requirements.hashes pyproject.toml
-	@python=; for candidate in python3.11 python3.12 python3; do \
-	  if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; \
-	  then python=$$candidate; break; fi; done; \
-	if [ -z "$$python" ]; then echo "dpfl: no Python 3.11 or 3.12 with venv was found; install one (Debian: python3-venv)" >&2; exit 2; fi; \
-	echo "Setting up $(VENV) with $$($$python --version)"; $$python -m venv $(VENV)
+	@PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }; \
+	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.12 python3.11; fi; \
+	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
+	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11 or 3.12 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
+	echo "Setting up $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.hashes
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
@@ -52,6 +53,16 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
 	$(VALIDATOR)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+$(LOWEST)/ready: pyproject.toml | $(READY)
+	$(VENV)/bin/python -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[pipeline,cluster,test]'
+	@touch $@
+
+test-lowest: export OMP_NUM_THREADS = 1
+test-lowest: $(LOWEST)/ready ## run the fast tests with the lowest version of each direct dependency, in an environment of its own
+	$(LOWEST)/bin/python -m pytest -m "not slow and not slurm and not workflow" $(SIDE_BY_SIDE)
 
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
 	pytest -m slow tests/provenance/test_crate.py

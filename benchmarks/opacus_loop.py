@@ -304,7 +304,7 @@ def main() -> int:
     tables = pd.concat([pd.read_csv(path) for path in given.tables], ignore_index=True)
     lines = compared(pd.DataFrame(map(json.loads, given.loop.read_text().splitlines())), tables)
     for line in lines:
-        print(json.dumps(line), flush=True)
+        print(json.dumps(line, default=lambda number: number.item()), flush=True)  # pandas 2 keeps numpy's numbers
     return int(any(line["agree"] is False for line in lines))
 
 

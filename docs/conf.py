@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from run_notebooks import executed
 from write_reference import works, write_reference
 
 from dpfl import __version__
@@ -18,7 +19,7 @@ html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["reference.css"]
 html_title = f"dpfl {release}"
-exclude_patterns = ["_build", "examples"]
+exclude_patterns = ["_build", "examples", "package.md"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 nitpicky = False
@@ -60,7 +61,16 @@ def reference(app):
     write_reference(Path(__file__).parent / "reference", run=app.builder.name != "doctest")
 
 
+def with_outputs(app, name, source):
+    """Run a notebook for the pages of the site: each cell with what it prints."""
+    if name.startswith("notebooks/") and app.builder.name == "html":
+        source[0] = executed(
+            source[0], name.removeprefix("notebooks/"), Path(__file__).parent / "reference" / "notebooks"
+        )
+
+
 def setup(app):
     """Connect what Sphinx calls."""
+    app.connect("source-read", with_outputs)
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("builder-inited", reference, priority=100)  # before autosummary reads the pages

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -108,9 +109,9 @@ def test_no_recipe_expands_what_a_user_may_set(repository):
     text = (repository / "Makefile").read_text()
     own = set(re.findall(r"^override (\w+) :=", text, re.MULTILINE))
     settable = set(re.findall(r"^(?:\S+: )?(?:export )?(\w+) *[?:+]?=", text, re.MULTILINE)) - own
-    read = set(re.findall(r"\$\$\{?([A-Z]+)\b", "".join(recipes(text)))) - {"HOME"}
+    read = set(re.findall(r"\$\$\{?([A-Z]+)\b", "".join(recipes(text)))) - {"HOME", "PATH"}
     [declared] = re.findall(r"^override SET_BY_USER := (.+)$", text, re.MULTILINE)
-    assert read == set(declared.split()) == {name for names in READS.values() for name in names}
+    assert read == set(declared.split()) == {"PYTHON", *(name for names in READS.values() for name in names)}
     for line in recipes(text):
         expanded = set(re.findall(r"(?<!\$)\$[({]([^(){}$ ]+)[)}]", line)) | set(re.findall(r"(?<!\$)\$([^$({])", line))
         assert expanded <= own | AUTOMATIC, line
@@ -150,3 +151,53 @@ def test_what_is_no_setting_stays_as_it_is(make, tmp_path, name):
 def test_help_lists_the_targets(make):
     done, _ = make("help")
     assert {"pages", "torture", "release", "demo", "help"} <= {line.split()[0] for line in done.stdout.splitlines()}
+
+
+INTERPRETER = """#!/bin/sh
+case "$1" in
+  -c) exit {unfit} ;;
+  --version) echo "Python of {name}" ;;
+  -m) mkdir -p "$3/bin"; printf '#!/bin/sh\\n' > "$3/bin/pip"; chmod +x "$3/bin/pip" ;;
+esac
+"""
+
+
+@pytest.fixture
+def interpreters(make, tmp_path):
+    """A function that makes `make env` of interpreters on PATH, those that do not fit with an exclamation mark."""
+    (tmp_path / ".venv" / "ready").unlink()
+
+    def env(*names, words=()):
+        folder = tmp_path / "interpreters"
+        folder.mkdir()
+        for name in names:
+            plain = name.removesuffix("!")
+            (folder / plain).write_text(INTERPRETER.format(name=plain, unfit=int(name != plain)))
+            (folder / plain).chmod(0o755)
+        for tool in ("sh", "make", "grep", "mkdir", "touch", "chmod", "printf"):
+            (folder / tool).symlink_to(shutil.which(tool))
+        return make("env", *words, env={"PATH": str(folder)})[0]
+
+    return env
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "taken"),
+    [
+        (["python3", "python3.11", "python3.12"], (), "python3"),
+        (["python3!", "python3.11", "python3.12"], (), "python3.12"),
+        (["python3!", "python!", "python3.11"], (), "python3.11"),
+        (["python3", "python3.12"], ("PYTHON=python3.12",), "python3.12"),
+    ],
+)
+def test_the_interpreter_that_is_named_or_first_on_the_path_is_taken(interpreters, names, words, taken):
+    done = interpreters(*names, words=words)
+    assert done.returncode == 0, done.stderr
+    assert f"with Python of {taken}\n" in done.stdout
+
+
+@pytest.mark.parametrize("named", ["python3.13", f"x`touch {MARK}`", f"x;touch {MARK}"])
+def test_an_interpreter_that_does_not_fit_is_named(interpreters, tmp_path, named):
+    done = interpreters("python3", "python3.13!", words=(f"PYTHON={named}",))
+    assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11 or 3.12" in done.stderr
+    assert not (tmp_path / MARK).exists() and not (tmp_path / ".venv" / "ready").exists()

@@ -204,7 +204,7 @@ def epsilons(source: Source = "paper") -> pd.DataFrame:
     if not rows:
         raise InputError(f"no table of noise in {folder}: run make first")
     names = ["paper", *(each.name for each in fields(EpsilonStatement) if each.name != "of_study")]
-    return pd.DataFrame(rows)[names].astype({"verdict": str})
+    return pd.DataFrame(rows)[names].assign(verdict=[row["verdict"].value for row in rows])
 
 
 def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) -> pd.DataFrame:

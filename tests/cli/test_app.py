@@ -1,5 +1,7 @@
 """The commands of the command line: their help, their version, and which are there."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -7,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl import __version__
-from dpfl.cli import app
+from dpfl.cli import app, main
+from dpfl.cli.app import CHECKING, DAILY, STAGES
 from dpfl.errors import InputError
 
 
@@ -76,3 +79,52 @@ def test_status_lists_what_waits(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
     assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: jobs 0/2" in done.output
+
+
+def test_the_help_has_groups_and_leaves_the_stages_out():
+    plain, whole = (CliRunner().invoke(app, [option]).output for option in ("--help", "--stages"))
+    assert plain.index(DAILY) < plain.index(CHECKING) and STAGES not in plain and STAGES in whole
+    listed = [set(re.findall(r"^. ([a-z][a-z-]+) ", text, re.MULTILINE)) for text in (plain, whole)]
+    assert listed[1] - listed[0] >= {"train", "tables", "data", "calibrate"} and {"run", "account"} <= listed[0]
+    assert set(app_commands()) == listed[1]
+
+
+def app_commands() -> list[str]:
+    """The names of all commands."""
+    import typer
+
+    return list(typer.main.get_command(app).commands)
+
+
+def test_the_help_imports_neither_pandas_nor_torch():
+    """It would take twice the time."""
+    code = "import sys; from dpfl.cli import app; print({'pandas', 'torch', 'scipy', 'matplotlib'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_shell_completes_commands():
+    asked = {**os.environ, "_DPFL_COMPLETE": "complete_bash", "COMP_WORDS": "dpfl trai", "COMP_CWORD": "1"}
+    words = [sys.executable, "-c", "import sys; sys.argv = ['dpfl']; from dpfl.cli import main; main()"]
+    done = subprocess.run(words, env=asked, capture_output=True, text=True)
+    assert done.stdout.split() == ["train", "train-batch"]
+
+
+def test_a_command_runs_in_another_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    found = CliRunner().invoke(app, ["--directory", "there", "status"]).exception
+    assert isinstance(found, InputError) and os.getcwd() == str(tmp_path / "there")
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["--directory", "nowhere", "status"]).exception
+    assert isinstance(found, InputError) and "nowhere is no folder" in str(found)
+
+
+def test_a_command_that_did_nothing_never_ends_with_status_0(monkeypatch, capsys):
+    """An old typer with a new click prints the version and ends, whatever it is asked."""
+    monkeypatch.setattr("dpfl.cli.app", lambda **_: 0)
+    monkeypatch.setattr(sys.modules["dpfl.cli.app"].Commands, "ran", False)
+    monkeypatch.setattr(sys, "argv", ["dpfl", "check", "claims.json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "no command was run" in capsys.readouterr().err

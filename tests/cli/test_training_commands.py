@@ -9,6 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from dpfl import experiments
 from dpfl.cli import app, training_commands
 from dpfl.data.arrays import build_arrays
 from dpfl.errors import InputError
@@ -56,7 +57,7 @@ def test_a_torch_that_finds_no_gpu_is_refused_in_one_line(command, monkeypatch):
 
 def test_a_setting_that_cannot_be_used_is_named_with_its_family(command, tmp_path, monkeypatch):
     job = SimpleNamespace(calibrate=lambda job, description: (_ for _ in ()).throw(InputError("rounds is 60.0")))
-    monkeypatch.setattr(training_commands.experiments, "load", lambda name: job)
+    monkeypatch.setattr(experiments, "load", lambda name: job)
     build_arrays("digits", tmp_path / "data" / "arrays" / "digits")
     (tmp_path / "mine.yaml").write_text("only: {dataset: [digits]}\n")
     found = CliRunner().invoke(app, ["calibrate", "--paper", "asoodeh2020", "--config", "mine.yaml"]).exception

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from snakemake.utils import format as snakemake_format
 
-SHELL = re.compile(r'shell:\n\s+"(.+)"')
+SHELL = re.compile(r'shell:\n\s+f?"(.+)"')
 HOSTILE = [
     "; touch pwned #",
     "$(touch pwned)",
@@ -23,8 +23,11 @@ LIKE_A_RULE = "printf '%s\\0' {wildcards.paper:q} --config {params.config:q}"
 
 
 def commands(repository) -> list[str]:
-    """Every shell command of the workflow."""
-    return [command for file in (repository / "workflow").rglob("*.smk") for command in SHELL.findall(file.read_text())]
+    """Every shell command of the workflow as Snakemake gets it; DPFL, a command, is quoted where it is made."""
+    texts = [file.read_text() for file in (repository / "workflow").rglob("*.smk")]
+    assert 'DPFL = f"dpfl --directory {shlex.quote(str(ROOT))}"' in "".join(texts)
+    found = [command for text in texts for command in SHELL.findall(text)]
+    return [command.replace("{DPFL}", "dpfl").replace("{{", "{").replace("}}", "}") for command in found]
 
 
 class Anything:

@@ -13,8 +13,6 @@ rule accounting:
         f"{RESULTS}/benchmarks/accounting_{{paper}}.tsv"
     wildcard_constraints:
         paper=plan.any_of(UNCALIBRATED),
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=more(2000),
         runtime=more(60),
@@ -22,4 +20,4 @@ rule accounting:
         config=RESOLVED,
         identity=lambda wildcards: digest_of(run_identity.noise_identity(jobs_of(wildcards.paper))),
     shell:
-        "dpfl calibrate --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"
+        f"{DPFL} calibrate --paper {{wildcards.paper:q}} --config {{params.config:q}} 2> {{log:q}}"

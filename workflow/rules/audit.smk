@@ -13,12 +13,10 @@ rule audit:
         f"{RESULTS}/logs/audit.log",
     benchmark:
         f"{RESULTS}/benchmarks/audit.tsv"
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=more(1000),
         runtime=more(20),
     params:
-        folder=lambda wildcards, output: Path(output[0]).parent,
+        folder=lambda wildcards: RESULTS,
     shell:
-        "(dpfl audit --files-only --seal {params.folder:q} | tee {output.text:q}) > {log:q} 2>&1"
+        f"({DPFL} audit --files-only --seal {{params.folder:q}} | tee {{output.text:q}}) > {{log:q}} 2>&1"

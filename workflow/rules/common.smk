@@ -4,11 +4,13 @@ import hashlib
 import itertools
 import math
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import yaml
 from snakemake.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.settings import SharedFSUsage
 
 from dpfl import files
 from dpfl.catalog import load
@@ -16,18 +18,31 @@ from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
 from dpfl.experiments import module_name
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import batches, cost, plan, process_cleanup
+from dpfl.pipeline import batches, cost, plan, process_cleanup, run
 from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import own_digest, source_digest
 
+# Another workflow may use this one as a module, below a prefix: there Snakemake puts the prefix before every path of a
+# rule, and the commands run in its folder.
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+_PLACED = Path(workflow.modifier.path_modifier.replace_prefix("results/demo"))
+ROOT = _PLACED.parents[1]
+DPFL = f"dpfl --directory {shlex.quote(str(ROOT))}" if ROOT.parts else "dpfl"
+
 try:
+    if ROOT / "results" / "demo" != _PLACED:
+        raise InputError(
+            "replace_prefix cannot be used, for the commands write to results, data and checkpoints: use prefix"
+        )
+    if SharedFSUsage.INPUT_OUTPUT not in workflow.storage_settings.shared_fs_usage:
+        raise InputError("the stages read one another's files by path: choose an executor with a shared file system")
     CONFIG = configuration.resolve(config)
     JOBS = {(job.paper, job.name): job for job in expansion.expand(CONFIG)}
     for job in JOBS.values():
         module_name(job.experiment)
     fetch.configured(CONFIG["data"]["mirror"])
-    plan.require_no_brace(Path(CONFIG["data"]["folder"]).absolute())
-    files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
+    plan.require_no_brace((ROOT / CONFIG["data"]["folder"]).absolute())
+    files.require_writable(ROOT / "results", ROOT / CONFIG["data"]["folder"])
 except InputError as error:
     print(f"dpfl: {printable(str(error))}", file=sys.stderr)
     sys.exit(2)
@@ -51,17 +66,22 @@ def jobs_of(paper):
 # Snakemake's own notes say: nothing makes it again. All else is made; `dpfl run` forces these rules, for Snakemake takes
 # a file for up to date where its notes are lost. A job on a node is asked for its output, and makes it.
 if workflow.is_main_process:
-    OPEN = [key for key, job in JOBS.items() if not run_identity.is_finished(job, Path(RESULTS))]
+    OPEN = [key for key, job in JOBS.items() if not run_identity.is_finished(job, ROOT / RESULTS)]
     UNCALIBRATED = [
-        key for key in PAPERS if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table(Path(RESULTS), key))
+        key
+        for key in PAPERS
+        if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table(ROOT / RESULTS, key))
     ]
 else:
     OPEN, UNCALIBRATED = list(JOBS), list(PAPERS)
 
 # On a cluster several training jobs of minutes make one SLURM job. Those on nodes read which they are: it depends on what is open.
-# A long job has several cores, among which its clients are divided.
+# A long job has several cores, among which its clients are divided. A module has a job of one core for each.
 COMPOSITION = Path("checkpoints") / CONFIG["scale"] / "batches.json"
-if workflow.is_main_process:
+NODE_CORES = 1
+if IS_MODULE:
+    BATCHES, CORES = [], {}
+elif workflow.is_main_process:
     SIDE_BY_SIDE = workflow.global_resources.get("side_by_side").value
     NODE_MB = workflow.global_resources.get("mem_mb").value or math.inf
     NODE_CORES = workflow.cores if SIDE_BY_SIDE else 1
@@ -81,12 +101,16 @@ def pages(paper, kind, *endings):
 
 def caption_of(page):
     """Return the file with a page's caption, in the page's folder."""
-    return str(Path(page).with_suffix(".rst").absolute())
+    return str((ROOT / page).with_suffix(".rst").absolute())
 
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
 # Noise that is what its paper needs is made by no rule, and need not be asked for.
-ALL_NOISE = [str(expansion.noise_table(Path(RESULTS), paper)) for paper in UNCALIBRATED if jobs_of(paper)]
+ALL_NOISE = [
+    str(expansion.noise_table(Path(RESULTS), paper))
+    for paper in (PAPERS if IS_MODULE else UNCALIBRATED)
+    if jobs_of(paper)
+]
 ALL_RUNS = [str(expansion.run_table(Path(RESULTS), job.paper, job.name)) for job in JOBS.values()]
 # Every file of every page: whichever of them is missing, its stage makes them all again.
 ENDINGS = {"tables": ["csv", "html", "md", "tex", "rst"], "figures": ["csv", "svg", "pdf", "png", "rst"]}
@@ -101,22 +125,26 @@ wildcard_constraints:
     job="[A-Za-z0-9_]+",
 
 
-localrules:
-    all,
-    download,
-    fetch,
-
-
 # The commands read the checked and completed configuration from a file that is nobody's output and nobody's input:
 # what a stage depends on is in its params, so that a change of the configuration reruns only what it touches.
+def write_configuration():
+    """Write the configuration for the commands."""
+    files.write_atomically(ROOT / RESOLVED, yaml.safe_dump(CONFIG, sort_keys=False))
+
+
 onstart:
     try:
         process_cleanup.cancel_left_behind(Path())
     except InputError as error:
         raise WorkflowError(str(error))
-    files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
+    write_configuration()
     if SIDE_BY_SIDE or COMPOSITION.exists():
         batches.write(BATCHES, CORES, COMPOSITION)
+
+
+# Snakemake does not run the onstart of a module.
+if IS_MODULE and workflow.is_main_process and not run.engine_options(sys.argv[1:]).is_dry_run:
+    write_configuration()
 
 
 def more(first):

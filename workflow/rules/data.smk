@@ -11,8 +11,7 @@ rule fetch:
         f"{DATA}/logs/fetch_{{dataset}}_{{file}}.log",
     benchmark:
         f"{DATA}/benchmarks/fetch_{{dataset}}_{{file}}.tsv"
-    conda:
-        "../../environment.yml"
+    localrule: True
     resources:
         mem_mb=more(500),
         runtime=more(60),
@@ -20,7 +19,7 @@ rule fetch:
     params:
         entry=lambda wildcards: datasets.digest(wildcards.dataset),
     shell:
-        "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {resources.config:q} 2> {log:q}"
+        f"{DPFL} data fetch --dataset {{wildcards.dataset:q}} --file {{wildcards.file:q}} --config {{resources.config:q}} 2> {{log:q}}"
 
 
 rule arrays:
@@ -33,8 +32,6 @@ rule arrays:
         f"{DATA}/logs/arrays_{{dataset}}.log",
     benchmark:
         f"{DATA}/benchmarks/arrays_{{dataset}}.tsv"
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=more(2000),
         runtime=more(20),
@@ -44,4 +41,4 @@ rule arrays:
         command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=lambda wildcards: source_digest(*datasets.modules(wildcards.dataset)),
     shell:
-        "dpfl data arrays --dataset {wildcards.dataset:q} --config {resources.config:q} 2> {log:q}"
+        f"{DPFL} data arrays --dataset {{wildcards.dataset:q}} --config {{resources.config:q}} 2> {{log:q}}"

@@ -11,8 +11,6 @@ rule features:
         f"{DATA}/logs/features_{{dataset}}.log",
     benchmark:
         f"{DATA}/benchmarks/features_{{dataset}}.tsv"
-    conda:
-        "../../environment.yml"
     threads: 2
     resources:
         mem_mb=more(3000),
@@ -22,4 +20,4 @@ rule features:
         command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=source_digest("dpfl.features.scattering"),
     shell:
-        "dpfl features --dataset {wildcards.dataset:q} --config {resources.config:q} 2> {log:q}"
+        f"{DPFL} features --dataset {{wildcards.dataset:q}} --config {{resources.config:q}} 2> {{log:q}}"

@@ -30,8 +30,6 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
             f"{RESULTS}/logs/{_kind}_{_paper}.log",
         benchmark:
             f"{RESULTS}/benchmarks/{_kind}_{_paper}.tsv"
-        conda:
-            "../../environment.yml"
         resources:
             mem_mb=more(1500),
             runtime=more(30),
@@ -43,4 +41,4 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
             command=own_digest("dpfl.cli.app", "dpfl.cli.report_commands"),
             code=source_digest(f"dpfl.papers.{_paper}.{_kind}", f"dpfl.reporting.{_kind}"),
         shell:
-            "dpfl {params.kind:q} --paper {params.paper:q} --config {params.config:q} 2> {log:q}"
+            f"{DPFL} {{params.kind:q}} --paper {{params.paper:q}} --config {{params.config:q}} 2> {{log:q}}"

@@ -19,8 +19,6 @@ rule claims:
         f"{RESULTS}/logs/claims_{{paper}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/claims_{{paper}}.tsv"
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=more(1000),
         runtime=more(20),
@@ -31,4 +29,4 @@ rule claims:
         command=own_digest("dpfl.cli.app", "dpfl.cli.report_commands"),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
     shell:
-        "dpfl claims --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"
+        f"{DPFL} claims --paper {{wildcards.paper:q}} --config {{params.config:q}} 2> {{log:q}}"

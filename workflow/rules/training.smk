@@ -16,8 +16,6 @@ rule train:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{job}}.tsv"
     wildcard_constraints:
         paper=is_one_of(key for key in ALONE if key not in ON_GPU),
-    conda:
-        "../../environment.yml"
     threads: threads_of
     resources:
         mem_mb=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.job).limit_mb(attempt),
@@ -27,7 +25,7 @@ rule train:
         cores=cores_of,
         identity=lambda wildcards: digest_of(run_identity.run_identity(job_of(wildcards))),
     shell:
-        "dpfl train --paper {wildcards.paper:q} --job {wildcards.job:q} --cores {params.cores:q}"
+        f"{DPFL} train --paper {{wildcards.paper:q}} --job {{wildcards.job:q}} --cores {{params.cores:q}}"
         " --config {params.config:q} 2> {log:q}"
 
 
@@ -38,14 +36,12 @@ rule find_gpu:
     log:
         f"{RESULTS}/logs/find_gpu.log",
     retries: 0
-    conda:
-        "../../environment.yml"
     resources:
         mem_mb=2000,
         runtime=10,
         gpu=1,
     shell:
-        "dpfl gpu > {output:q} 2> {log:q}"
+        f"{DPFL} gpu > {{output:q}} 2> {{log:q}}"
 
 
 use rule train as train_gpu with:
@@ -77,8 +73,6 @@ for _batch in BATCHES:
             f"{RESULTS}/logs/batch_{_batch.label}_of_{{paper}}.log",
         wildcard_constraints:
             paper=_batch.paper,
-        conda:
-            "../../environment.yml"
         threads: _batch.cores * CONFIG["training"]["threads"]
         resources:
             mem_mb=at_attempt(_batch.limit_mb),
@@ -89,4 +83,4 @@ for _batch in BATCHES:
             at_once=_batch.cores,
             identity=digest_of([run_identity.run_identity(job) for job in _batch.jobs]),
         shell:
-            "dpfl train-batch {params.jobs:q} --cores {params.at_once:q} --config {params.config:q} 2> {log:q}"
+            f"{DPFL} train-batch {{params.jobs:q}} --cores {{params.at_once:q}} --config {{params.config:q}} 2> {{log:q}}"

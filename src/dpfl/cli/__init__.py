@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
-from dpfl.cli.app import ALONE, PIPELINE, app
+from dpfl.cli.app import ALONE, PIPELINE, Commands, app
 from dpfl.errors import InputError, printable
 
 if PIPELINE:
@@ -35,6 +35,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, a used-up quota, and a file that may not grow."""
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MOST_CHARACTERS = 200
+_ALONE = {"--version", "--stages", "--help", "--install-completion", "--show-completion"}
+"""Options that need no command."""
 
 
 def _run() -> None:
@@ -54,6 +56,8 @@ def _run() -> None:
     else:
         if status == 130:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt
+        if not status and not Commands.ran and _ALONE.isdisjoint(sys.argv):
+            raise InputError("no command was run: typer and click do not fit together; pip install -U typer")
         sys.exit(status)
     finally:
         if sys.stdout is not None:  # closed by who called

@@ -8,7 +8,7 @@ import typer
 
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.samplers import Sampler, Sampling
-from dpfl.cli.app import app
+from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError
 from dpfl.reporting.bounds import at_least, at_most
 
@@ -24,7 +24,7 @@ EXAMPLE = (
 _HIDDEN = ", without clipping; for the observer last_iterate"
 
 
-@app.command(epilog=f"Example: {EXAMPLE}")
+@app.command(epilog=f"Example: {EXAMPLE}", rich_help_panel=CHECKING)
 def account(
     sampler: Annotated[str, typer.Option("--sampler", help=f"one of {', '.join(Sampling)}")],
     noise_multiplier: Annotated[float, typer.Option("--noise-multiplier", help="noise std over the clip norm")],

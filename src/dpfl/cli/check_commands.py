@@ -9,7 +9,7 @@ import typer
 
 from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.accounting.samplers import Sampling
-from dpfl.cli.app import app
+from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError, printable
 from dpfl.reporting.bounds import at_least, at_most
 
@@ -26,7 +26,8 @@ _STATE_AS_JSON = "write the state alone, as json.dumps(engine.accountant.state_d
 
 
 @app.command(
-    epilog="Example: dpfl check claims.json; dpfl check log.csv --sampler poisson --delta 1e-5 --claimed-epsilon 3"
+    epilog="Example: dpfl check claims.json; dpfl check log.csv --sampler poisson --delta 1e-5 --claimed-epsilon 3",
+    rich_help_panel=CHECKING,
 )
 def check(
     file: Annotated[Path, typer.Argument(help="claims (JSON, dpfl-claims/1), or a run's log (.csv, .jsonl, .json)")],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, DatasetOption, app
+from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, DatasetOption, app
 from dpfl.files import record_path
 from dpfl.grid import configuration
 from dpfl.grid.training_job import Folders
@@ -15,7 +15,7 @@ from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder, read_record
 
 data_app = typer.Typer(help="Fetch, verify and unpack the datasets; make the demo's stand-ins.", no_args_is_help=True)
-app.add_typer(data_app, name="data")
+app.add_typer(data_app, name="data", rich_help_panel=STAGES)
 
 
 @data_app.command("fetch", epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte")
@@ -55,7 +55,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
     stage.write(record_path(out / "description.json"), [out / "description.json", *sorted(out.glob("*.npy"))])
 
 
-@app.command(epilog="Example: dpfl features --dataset mnist")
+@app.command(epilog="Example: dpfl features --dataset mnist", rich_help_panel=STAGES)
 def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute the scattering features of a dataset once, as arrays that can be memory-mapped."""
     from dpfl.features.scattering import build_features

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpfl import catalog
-from dpfl.cli.app import app
+from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
 from dpfl.files import write_atomically
 
@@ -19,7 +19,7 @@ KEY_OF_TEMPLATE = "sixth2026"
 _LAST = "paper.yaml"
 
 
-@app.command(epilog="Example: dpfl new-paper smith2026")
+@app.command(epilog="Example: dpfl new-paper smith2026", rich_help_panel=DAILY)
 def new_paper(key: Annotated[str, typer.Argument(help="author and year, as smith2026")]) -> None:
     """Write src/dpfl/papers/KEY: a paper that trains, draws and judges on stand-in data, for you to change."""
     if not re.fullmatch(r"[a-z]+[0-9]{4}[a-z]?", key):

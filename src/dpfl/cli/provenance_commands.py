@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpfl.cli.app import app
+from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ RerunWhere = Annotated[str, typer.Option("--where", help="column=value,...: whic
 
 
 @app.command(
-    epilog="Example: dpfl trace results/paper/tables/bhaskar2025_table_2.csv --where model=scatter_linear,epsilon=2.93"
+    epilog="Example: dpfl trace results/paper/tables/bhaskar2025_table_2.csv --where model=scatter_linear,epsilon=2.93",
+    rich_help_panel=CHECKING,
 )
 def trace(
     path: Annotated[Path, typer.Argument(help="a file that the pipeline wrote")],
@@ -59,7 +60,7 @@ def trace(
         console.print(traces.tree(top, root, rows))
 
 
-@app.command(epilog="Example: dpfl audit results/demo --rerun 5")
+@app.command(epilog="Example: dpfl audit results/demo --rerun 5", rich_help_panel=CHECKING)
 def audit(
     folder: Scale,
     files_only: Annotated[bool, typer.Option("--files-only", help="compare hashes, recompute nothing")] = False,
@@ -188,7 +189,7 @@ def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | Non
     return Choice(count, seed, cell, conditions(where) if where else {})
 
 
-@app.command(epilog="Example: dpfl crate results/demo")
+@app.command(epilog="Example: dpfl crate results/demo", rich_help_panel=CHECKING)
 def crate(folder: Scale) -> None:
     """Write results/<scale>.crate.zip, a Workflow Run RO-Crate of everything that a record names."""
     from dpfl.provenance.crate import write
@@ -197,7 +198,7 @@ def crate(folder: Scale) -> None:
     print(f"{path} {'written' if made else 'is up to date'}")
 
 
-@app.command(epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519")
+@app.command(epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519", rich_help_panel=CHECKING)
 def release(folder: Scale, key: Annotated[Path, typer.Option("--key", help="the SSH key to sign with")]) -> None:
     """Write results/<scale>.release.json with the manifest's hash, signed; dpfl audit --signature checks it."""
     from dpfl.provenance.audit.release import sign, signature_of

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dpfl.catalog import load
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
+from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, app, results_folder
 from dpfl.errors import InputError
 from dpfl.files import record_path, write_atomically
 from dpfl.grid import configuration, expansion
@@ -80,7 +80,7 @@ def _finish(paper: str, config: Path) -> tuple[int, int]:
     return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
 
 
-@app.command(epilog="Example: dpfl tables --paper bhaskar2025")
+@app.command(epilog="Example: dpfl tables --paper bhaskar2025", rich_help_panel=STAGES)
 def tables(
     paper: PaperOption,
     name: Annotated[str | None, typer.Option("--name", help="one table alone, as table_2")] = None,
@@ -90,7 +90,7 @@ def tables(
     _render("tables", paper, name, config)
 
 
-@app.command(epilog="Example: dpfl figures --paper lowy2021")
+@app.command(epilog="Example: dpfl figures --paper lowy2021", rich_help_panel=STAGES)
 def figures(
     paper: PaperOption,
     name: Annotated[str | None, typer.Option("--name", help="one figure alone, as figure_2")] = None,
@@ -100,13 +100,13 @@ def figures(
     _render("figures", paper, name, config)
 
 
-@app.command(epilog="Example: dpfl claims --paper lowy2021")
+@app.command(epilog="Example: dpfl claims --paper lowy2021", rich_help_panel=STAGES)
 def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute a verdict on every claim of a paper from its tables and figures' data."""
     _judge(paper, config)
 
 
-@app.command(epilog="Example: dpfl pages --config results/paper/config.yaml")
+@app.command(epilog="Example: dpfl pages --config results/paper/config.yaml", rich_help_panel=DAILY)
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make every page from the run tables that are there, without training: what was not run is marked where its number
     would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
@@ -181,7 +181,7 @@ def _sealed(folder: Path) -> int:
     return len(found.findings)
 
 
-@app.command(epilog="Example: dpfl report --config results/demo/config.yaml")
+@app.command(epilog="Example: dpfl report --config results/demo/config.yaml", rich_help_panel=DAILY)
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
     from dpfl.provenance.trace import require_no_linked_folder

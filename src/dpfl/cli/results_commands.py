@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpfl.cli.app import app
+from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
 from dpfl.files import replacing
 
@@ -15,7 +15,7 @@ SourceOption = Annotated[str, typer.Option("--results", help="demo, quick, paper
 _SHOWN = 20
 
 
-@app.command(epilog="Example: dpfl compare results/demo other/results/demo")
+@app.command(epilog="Example: dpfl compare results/demo other/results/demo", rich_help_panel=DAILY)
 def compare(
     first: Annotated[str, typer.Argument(help="scale, results folder, crate, or a configuration and its runs")],
     second: Annotated[str, typer.Argument(help="what is compared with it, of the same kinds")],
@@ -51,7 +51,9 @@ def compare(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: dpfl curves bhaskar2025 2 --where model=scatter_linear --results demo")
+@app.command(
+    epilog="Example: dpfl curves bhaskar2025 2 --where model=scatter_linear --results demo", rich_help_panel=DAILY
+)
 def curves(
     paper: Annotated[str, typer.Argument(help="key of the paper, as bhaskar2025")],
     table: Annotated[str, typer.Argument(help="number or name of a table, or name of a figure")],

@@ -12,25 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 import typer
 
-from dpfl import experiments, gpu
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
+from dpfl import gpu
+from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, app, results_folder
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.run_identity import calibration_code, noise_identity, noise_of, run_identity, training_code
 
 
-@app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
+@app.command(epilog="Example: dpfl calibrate --paper bhaskar2025", rich_help_panel=STAGES)
 def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
+    import pandas as pd
+
+    from dpfl import experiments
     from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu
+    from dpfl.provenance.run_identity import calibration_code, noise_identity
     from dpfl.reporting.results import write_table
 
     resolved = configuration.read(config)
@@ -62,7 +64,9 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     stage.write(record_path(output), [output])
 
 
-@app.command(epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0")
+@app.command(
+    epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0", rich_help_panel=STAGES
+)
 def train(
     paper: PaperOption,
     job: Annotated[str, typer.Option("--job", help="name of the job; `dpfl status` lists them")],
@@ -86,10 +90,12 @@ def train(
 
 def _train(resolved: dict[str, Any], job: TrainingJob, cores: int) -> None:
     """Train one job on its device."""
+    from dpfl import experiments
     from dpfl.engine.memory_budget import with_memory
     from dpfl.pipeline.client_division import clients_on
     from dpfl.pipeline.cost import can_divide
     from dpfl.pipeline.process_cleanup import newest, requeue_before_limit
+    from dpfl.provenance.run_identity import noise_of, run_identity, training_code
     from dpfl.reporting.results import read_csv, write_table
 
     if job.resources["device"] == "cuda":
@@ -132,7 +138,9 @@ def _checkpoint_name(job: TrainingJob, stage: StageRecorder, noise: Path) -> str
 
 
 @app.command(
-    "train-batch", epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0"
+    "train-batch",
+    epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0",
+    rich_help_panel=STAGES,
 )
 def train_batch(
     jobs: Annotated[list[str], typer.Argument(help="PAPER/JOB, the longest first")],

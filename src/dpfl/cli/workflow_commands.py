@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
+from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, app
 from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
 from dpfl.grid.configuration import load_mapping
 from dpfl.pipeline import cost
-from dpfl.pipeline.plan import require_no_brace
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
@@ -30,7 +29,7 @@ MADE_WHERE_ASKED = ("train", "train_gpu", "accounting")
 """Rules that match what is not finished only (workflow/rules/common.smk): Snakemake runs all that they match."""
 
 
-@app.command(epilog="Example: dpfl plan --scale paper --profile slurm")
+@app.command(epilog="Example: dpfl plan --scale paper --profile slurm", rich_help_panel=DAILY)
 def plan(
     scale: ScaleOption = None,
     config: OverlayOption = None,
@@ -87,7 +86,7 @@ def _fitted() -> dict[str, cost.UnitCost]:
     return units
 
 
-@app.command(epilog="Example: dpfl run --scale demo")
+@app.command(epilog="Example: dpfl run --scale demo", rich_help_panel=DAILY)
 def run(
     scale: ScaleOption = None,
     config: OverlayOption = None,
@@ -98,7 +97,7 @@ def run(
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
-    from dpfl.pipeline.plan import machines_of
+    from dpfl.pipeline.plan import machines_of, require_no_brace
     from dpfl.pipeline.run import engine_options
 
     if ours := engine_options(more or []).ours:
@@ -170,7 +169,7 @@ def _first(noise: list[Path]) -> str:
     return f"calibrated anew first: {', '.join(map(str, noise))}; {again}"
 
 
-@app.command(epilog="Example: dpfl status --scale demo")
+@app.command(epilog="Example: dpfl status --scale demo", rich_help_panel=DAILY)
 def status(
     scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper, as it was last run")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
@@ -197,7 +196,7 @@ def _require_here(config: Path) -> None:
         raise InputError(f"{config} is not of a project here: run dpfl status in the folder of the project")
 
 
-@app.command(epilog="Example: dpfl gpu")
+@app.command(epilog="Example: dpfl gpu", rich_help_panel=STAGES)
 def gpu() -> None:
     """Print the GPUs that torch can use; exit 2 where there is none."""
     import torch

@@ -86,7 +86,7 @@ def comparison(pairs: Iterable[Pair], metric: str | None = None) -> pd.DataFrame
         raise InputError(f"the two sources have no cell in common{f' that measures {metric}' if metric else ''}")
     frame = pd.DataFrame(rows)
     frame["holm_p_value"] = holm(frame["p_value"])
-    frame["verdict"] = [_verdict(row) for row in frame.to_dict("records")]
+    frame["verdict"] = [_verdict(row).value for row in frame.to_dict("records")]
     frame.attrs["compared"] = compared
     return frame.drop(columns="same")
 

@@ -129,7 +129,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises InputError where the file is missing, empty, no table, or no regular file: a link may lead anywhere.
     """
     try:
-        return pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"])
+        return pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], float_precision="round_trip")
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty: delete it and run make again") from None
     except pd.errors.ParserError as error:

@@ -110,11 +110,12 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make every page from the run tables that are there, without training: what was not run is marked where its number
     would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
-    manifest and report.html.
+    manifest and report.html. workflow.html goes: it shows older pages, and `dpfl report` makes it.
     """
     from dpfl.pipeline.run import only_run
     from dpfl.provenance.audit.files import remove_damaged_pages
     from dpfl.provenance.trace import require_no_linked_folder
+    from dpfl.reporting.engine_report import PAGE
     from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
@@ -130,6 +131,8 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
         with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
             made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
         findings = _sealed(folder)
+        if (engine_page := folder / PAGE).is_file() or engine_page.is_symlink():
+            engine_page.unlink()
         page = contents(folder, resolved)
         full, short = write(folder, page)
     if README.is_file() and _is_whole(resolved, project_readme.SCALE):

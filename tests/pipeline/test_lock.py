@@ -1,14 +1,19 @@
 """One run at a time; a lock is stale only when nobody runs."""
 
 import os
+import re
 import subprocess
 import sys
 import time
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from dpfl.cli import app
+from dpfl.cli.app import StageCommand
 from dpfl.errors import InputError
-from dpfl.pipeline import run
+from dpfl.pipeline import process_cleanup, run
 
 HOLDER = """
 import time
@@ -106,3 +111,32 @@ def test_snakemake_s_lock_is_stale_to_the_holder_of_ours(folder):
 
 def test_no_run_was_ever_here(folder):
     assert run.running_since() is None
+
+
+def stages(repository):
+    """The commands that rules of the workflow call, each as words."""
+    rules = "\n".join(path.read_text() for path in sorted((repository / "workflow" / "rules").glob("*.smk")))
+    called = set(re.findall(r'^ +"dpfl (data [a-z]+|[a-z-]+) ', rules, re.MULTILINE)) | {"tables", "figures"}
+    return sorted(words.split() for words in called - {"gpu"})
+
+
+def test_a_stage_by_hand_is_refused_while_a_run_is_at_work_and_its_own_stages_are_not(folder, monkeypatch, repository):
+    refused = "another run is at work in this folder"
+    monkeypatch.delenv(process_cleanup.CONTROLLER, raising=False)
+    assert len(stages(repository)) == 9
+    for words in stages(repository):
+        command = get_command(app)
+        for word in words:
+            command = command.commands[word]
+        assert isinstance(command, StageCommand), words
+    by_hand = ["tables", "--paper", "lowy2021"]
+    with run.only_run(what="dpfl pages"):
+        for words in (by_hand, ["crate", "results/demo"], ["report"], ["audit", "--seal", "results/demo"]):
+            assert refused in str(CliRunner().invoke(app, words).exception), words
+        assert CliRunner().invoke(app, ["tables", "--help"]).exit_code == 0
+        monkeypatch.setenv(process_cleanup.CONTROLLER, "1")
+        assert refused not in str(CliRunner().invoke(app, by_hand).exception)
+    monkeypatch.delenv(process_cleanup.CONTROLLER)
+    assert refused not in str(CliRunner().invoke(app, by_hand).exception)
+    monkeypatch.setattr(run, "_snakemakes", lambda _: [7])
+    assert "(process 7)" in str(CliRunner().invoke(app, by_hand).exception)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -34,6 +35,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, a used-up quota, and a file that may not grow."""
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MOST_CHARACTERS = 200
+_SECONDS = re.compile("[0-9]{1,11}")
+"""Seconds since 1970 that are a date before the year 10000: later ones are none to Python."""
 
 
 def _run() -> None:
@@ -75,7 +78,7 @@ def main() -> None:
         end_with_controller()
     os.environ["MPLBACKEND"] = "agg"  # every figure is a file
     try:
-        if not os.environ.get("SOURCE_DATE_EPOCH", "0").isdecimal():
+        if not _SECONDS.fullmatch(os.environ.get("SOURCE_DATE_EPOCH", "0")):
             raise InputError("SOURCE_DATE_EPOCH is no number of seconds since 1970: unset it, or set it to one")
         _run()
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dpfl.catalog import load
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
+from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, StageCommand, app, results_folder
 from dpfl.errors import InputError
 from dpfl.files import record_path, write_atomically
 from dpfl.grid import configuration, expansion
@@ -80,7 +80,7 @@ def _finish(paper: str, config: Path) -> tuple[int, int]:
     return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
 
 
-@app.command(epilog="Example: dpfl tables --paper bhaskar2025")
+@app.command(cls=StageCommand, epilog="Example: dpfl tables --paper bhaskar2025")
 def tables(
     paper: PaperOption,
     name: Annotated[str | None, typer.Option("--name", help="one table alone, as table_2")] = None,
@@ -90,7 +90,7 @@ def tables(
     _render("tables", paper, name, config)
 
 
-@app.command(epilog="Example: dpfl figures --paper lowy2021")
+@app.command(cls=StageCommand, epilog="Example: dpfl figures --paper lowy2021")
 def figures(
     paper: PaperOption,
     name: Annotated[str | None, typer.Option("--name", help="one figure alone, as figure_2")] = None,
@@ -100,7 +100,7 @@ def figures(
     _render("figures", paper, name, config)
 
 
-@app.command(epilog="Example: dpfl claims --paper lowy2021")
+@app.command(cls=StageCommand, epilog="Example: dpfl claims --paper lowy2021")
 def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute a verdict on every claim of a paper from its tables and figures' data."""
     _judge(paper, config)
@@ -184,7 +184,7 @@ def _sealed(folder: Path) -> int:
     return len(found.findings)
 
 
-@app.command(epilog="Example: dpfl report --config results/demo/config.yaml")
+@app.command(cls=StageCommand, epilog="Example: dpfl report --config results/demo/config.yaml")
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
     from dpfl.provenance.trace import require_no_linked_folder

@@ -16,7 +16,7 @@ import pandas as pd
 import typer
 
 from dpfl import experiments, gpu
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
+from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, StageCommand, app, results_folder
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
@@ -26,7 +26,7 @@ from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import calibration_code, noise_identity, noise_of, run_identity, training_code
 
 
-@app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
+@app.command(cls=StageCommand, epilog="Example: dpfl calibrate --paper bhaskar2025")
 def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     from dpfl.data.loading import load_description
@@ -62,7 +62,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     stage.write(record_path(output), [output])
 
 
-@app.command(epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0")
+@app.command(cls=StageCommand, epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0")
 def train(
     paper: PaperOption,
     job: Annotated[str, typer.Option("--job", help="name of the job; `dpfl status` lists them")],
@@ -132,7 +132,9 @@ def _checkpoint_name(job: TrainingJob, stage: StageRecorder, noise: Path) -> str
 
 
 @app.command(
-    "train-batch", epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0"
+    "train-batch",
+    cls=StageCommand,
+    epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0",
 )
 def train_batch(
     jobs: Annotated[list[str], typer.Argument(help="PAPER/JOB, the longest first")],

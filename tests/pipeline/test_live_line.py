@@ -1,6 +1,7 @@
 """The line that says how far a run is, from the engine's log."""
 
 import io
+import os
 import time
 
 import pytest
@@ -59,6 +60,16 @@ def test_the_time_that_a_job_states_in_its_log_is_used_and_tells_the_speed(tmp_p
     progress = after([*STATS, *lines])
     # 30 s of 120: it takes 120 where 30 were expected, so the 10, 60 and 20 s of the others are four times as long
     assert progress.seconds_left(30.0) == pytest.approx(90 + 4 * 90, rel=0.02)
+
+
+def test_a_job_that_has_ended_by_its_log_and_runs_has_time_left_like_any_late_job(tmp_path):
+    log = tmp_path / "features.log"
+    lines = ["rule features:", f"    log: {log}", "    jobid: 4", "    wildcards: dataset=digits"]
+    progress = after(lines, progress=RunProgress({"features digits": 30.0}, 1))
+    log.write_text("features of digits: 399 of 400 images, about 5 s left\n")
+    assert progress.seconds_left(1000.0) == pytest.approx(5.0, abs=1.0)
+    os.utime(log, (time.time() - 500,) * 2)
+    assert progress.seconds_left(1500.0) == pytest.approx(750.0)
 
 
 def test_a_slow_machine_is_seen_after_the_first_job():

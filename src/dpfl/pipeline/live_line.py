@@ -34,6 +34,8 @@ _FIELD = re.compile(r"^    (log|jobid|wildcards): (.*)$")
 _LATE, _LATEST = 1.5, 3.0
 """A job that takes longer than it should is taken to be at two thirds of its time; at most so many times that time tell
 how slow the machine is, for the job may wait for something else."""
+_OVERDUE_SECONDS = 60.0
+"""A job that has ended that long ago by its own log, and runs, says nothing of its time left any more."""
 _TAIL = 4096
 _INTERRUPTED = "dpfl: interrupted"
 """Of a stage, at Ctrl-C: the run itself says it once."""
@@ -95,7 +97,7 @@ class RunProgress:
         it ends.
         """
         ran = {self._names[job]: now - since for job, since in self._running.items()}
-        said = {self._names[job]: _said_left(self._logs[job]) for job in self._running}
+        said = {self._names[job]: said_left(self._logs[job]) for job in self._running}
         speed = self._slowdown(ran, said)
         left = []
         for name, expected in self._expected.items():
@@ -122,8 +124,9 @@ class RunProgress:
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
 
 
-def _said_left(log: Path) -> float | None:
-    """Return the time left that the last line of a job's log states, less the time since; None where it states none."""
+def said_left(log: Path) -> float | None:
+    """Return the seconds left that the last line of a job's log states, less the time since; None where it states none,
+    or where they ended a minute ago."""
     try:
         with log.open("rb") as stream:
             found = os.fstat(stream.fileno())
@@ -131,8 +134,9 @@ def _said_left(log: Path) -> float | None:
             lines = stream.read(_TAIL).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
-    left = seconds_left_in(lines[-1]) if lines else None
-    return None if left is None else max(left - (time.time() - found.st_mtime), 0.0)
+    stated = seconds_left_in(lines[-1]) if lines else None
+    left = None if stated is None else stated - (time.time() - found.st_mtime)
+    return None if left is None or left < -_OVERDUE_SECONDS else max(left, 0.0)
 
 
 def is_on_slurm() -> bool:

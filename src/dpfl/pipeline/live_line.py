@@ -34,6 +34,9 @@ _FIELD = re.compile(r"^    (log|jobid|wildcards): (.*)$")
 _LATE, _LATEST = 1.5, 3.0
 """A job that takes longer than it should is taken to be at two thirds of its time; at most so many times that time tell
 how slow the machine is, for the job may wait for something else."""
+_TRUSTED_SECONDS = 20.0
+"""Of work at the speed of the cost model that count as done before the first job: jobs of a second, which may take three
+while Python starts, do not tell how slow the machine is."""
 _OVERDUE_SECONDS = 60.0
 """A job that has ended that long ago by its own log, and runs, says nothing of its time left any more."""
 _TAIL = 4096
@@ -56,7 +59,7 @@ class RunProgress:
         self._logs: dict[str, Path] = {}
         self._names: dict[str, str] = {}
         self._running: dict[str, float] = {}
-        self._spent = self._earned = 0.0
+        self._spent = self._earned = _TRUSTED_SECONDS
 
     def read(self, line: str, now: float) -> None:
         """Take in one line of the log; `now` is the time in seconds on any clock."""
@@ -108,13 +111,14 @@ class RunProgress:
     def _slowdown(self, ran: Mapping[str, float], said: Mapping[str, float | None]) -> float:
         """Return how many times as long as expected the jobs take on this machine."""
         spent, earned = self._spent, self._earned
+        known = spent / earned
         for name, seconds in ran.items():
             expected, rest = self._expected.get(name, _UNKNOWN_SECONDS), said[name]
             if rest is not None and seconds > 0:
                 spent, earned = spent + seconds, earned + expected * seconds / (seconds + rest)
-            elif rest is None and seconds > expected * (self._spent / self._earned if self._earned else 1.0):
+            elif rest is None and seconds > expected * known:
                 spent, earned = spent + min(seconds, _LATEST * expected), earned + expected / _LATE
-        return spent / earned if earned else 1.0
+        return spent / earned
 
     def line(self, now: float) -> str:
         """Return the line that a reader sees."""

@@ -14,7 +14,7 @@ import typer
 from dpfl.catalog import load
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, StageCommand, app, results_folder
 from dpfl.errors import InputError
-from dpfl.files import record_path, write_atomically
+from dpfl.files import is_regular, read_bytes, record_path, write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record import StageRecorder
 
@@ -135,8 +135,8 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
             engine_page.unlink()
         page = contents(folder, resolved)
         full, short = write(folder, page)
-    if README.is_file() and _is_whole(resolved, project_readme.SCALE):
-        write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), page))
+    if is_regular(README) and _is_whole(resolved, project_readme.SCALE):
+        write_atomically(README, project_readme.updated(read_bytes(README).decode("utf-8"), page))
     print(f"{made} pages made anew, {derived} derived files written; read {full}, or {short} on a code host")
     if findings:
         raise typer.Exit(1)

@@ -35,8 +35,8 @@ _LATE, _LATEST = 1.5, 3.0
 """A job that takes longer than it should is taken to be at two thirds of its time; at most so many times that time tell
 how slow the machine is, for the job may wait for something else."""
 _TRUSTED_SECONDS = 20.0
-"""Of work at the speed of the cost model that count as done before the first job: jobs of a second, which may take three
-while Python starts, do not tell how slow the machine is."""
+"""Of work at the speed of the cost model that count as done before the first job: a job of a second is mostly the start
+of Python, and does not tell how slow the machine is."""
 _OVERDUE_SECONDS = 60.0
 """A job that has ended that long ago by its own log, and runs, says nothing of its time left any more."""
 _TAIL = 4096

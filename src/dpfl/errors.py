@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 _KINDS = {
     "array": "a list", "object": "keys and values", "string": "a text", "integer": "an integer", "number": "a number",
     "boolean": "true or false", "null": "null",
 }  # fmt: skip
-_CONTROL = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
-    r"\U000e0000-\U000e007f]"
-)
-"""Control characters, line ends, and characters that are not seen or turn the direction of a text."""
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode's categories of control characters, of marks that turn a text's direction or join letters, of halves of a
+character, and of line ends."""
+_FILLERS = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks of other categories that have no shape of their own."""
 
 
 class InputError(ValueError):
@@ -26,7 +27,12 @@ class InputError(ValueError):
 def printable(text: str) -> str:
     """Return a text on one line, with control characters, invisible ones and lone surrogates escaped as \\xNN or
     \\uNNNN."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return "".join(each if _is_seen(each) else each.encode("unicode_escape").decode() for each in text)
+
+
+def _is_seen(character: str) -> bool:
+    """Return whether a character has a shape, or is a space, and steers nothing."""
+    return unicodedata.category(character) not in _UNSEEN and not _FILLERS.match(character)
 
 
 def schema_fault(error: Any, where: str = "") -> str:

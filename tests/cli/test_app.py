@@ -76,6 +76,7 @@ def test_an_option_that_is_missing_is_status_2():
 def test_status_lists_what_waits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("scale: demo\n")
+    (tmp_path / "Snakefile").touch()
     done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
     assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: jobs 0/2" in done.output

@@ -292,7 +292,10 @@ def test_features_that_do_not_fit_on_the_disk_are_one_line(tmp_path, monkeypatch
     assert not list((tmp_path / "features").iterdir())
 
 
-@pytest.mark.parametrize(("name", "value", "status"), [("MPLBACKEND", "nosuch", 0), ("SOURCE_DATE_EPOCH", "abc", 2)])
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [("MPLBACKEND", "nosuch", 0), ("SOURCE_DATE_EPOCH", "abc", 2), ("SOURCE_DATE_EPOCH", "253402300800", 2)],
+)
 def test_a_variable_that_drawing_cannot_use_is_no_traceback(name, value, status):
     code = "import sys; from dpfl.cli import main\ntry: main()\n"
     code += "except SystemExit as end: import matplotlib; sys.exit(end.code)"

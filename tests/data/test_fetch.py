@@ -1,5 +1,6 @@
 """Verified bytes: whatever comes in, only the wanted content is kept."""
 
+import gc
 import gzip
 import hashlib
 import io
@@ -10,6 +11,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import warnings
 import zlib
 
 import pytest
@@ -151,6 +153,15 @@ def test_more_bytes_than_the_file_can_have_are_not_stored(server, tmp_path, leng
     with pytest.raises(Refused, match="longer than 1000 bytes"):
         download(server.publish("/f", BODY, length=length), tmp_path / "f", 1000, 5, quiet)
     assert (tmp_path / "f").stat().st_size <= 1000
+
+
+def test_a_transfer_that_is_broken_off_leaves_no_connection_open(server, tmp_path):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(Refused, match="longer than 10 bytes"):
+            download(server.publish("/f", BODY, length=False), tmp_path / "f", 10, 5, quiet)
+        gc.collect()
+    assert [each for each in said if issubclass(each.category, ResourceWarning)] == []
 
 
 def test_an_unusable_length_is_refused(server, tmp_path):

@@ -1,6 +1,7 @@
 """The line that says how far a run is, from the engine's log."""
 
 import io
+import os
 import time
 
 import pytest
@@ -56,17 +57,36 @@ def test_the_time_that_a_job_states_in_its_log_is_used_and_tells_the_speed(tmp_p
     log = tmp_path / "features.log"
     log.write_text("features of digits: 100 of 400 images, about 90 s left\n")
     lines = ["rule features:", f"    log: {log}", "    jobid: 4", "    wildcards: dataset=digits"]
-    progress = after([*STATS, *lines])
-    # 30 s of 120: it takes 120 where 30 were expected, so the 10, 60 and 20 s of the others are four times as long
-    assert progress.seconds_left(30.0) == pytest.approx(90 + 4 * 90, rel=0.02)
+    many = {name: 100 * seconds for name, seconds in EXPECTED.items()}
+    progress = after([*STATS, *lines], progress=RunProgress(many | {"features digits": 1000.0}, 1))
+    # 3000 s of 3090: it takes three times as long as expected, so the others too
+    assert progress.seconds_left(3000.0) == pytest.approx(90 + 3.09 * 9000, rel=0.03)
+
+
+def test_a_job_that_has_ended_by_its_log_and_runs_has_time_left_like_any_late_job(tmp_path):
+    log = tmp_path / "features.log"
+    lines = ["rule features:", f"    log: {log}", "    jobid: 4", "    wildcards: dataset=digits"]
+    progress = after(lines, progress=RunProgress({"features digits": 30.0}, 1))
+    log.write_text("features of digits: 399 of 400 images, about 5 s left\n")
+    assert progress.seconds_left(1000.0) == pytest.approx(5.0, abs=1.0)
+    os.utime(log, (time.time() - 500,) * 2)
+    assert progress.seconds_left(1500.0) == pytest.approx(750.0)
 
 
 def test_a_slow_machine_is_seen_after_the_first_job():
-    progress = after([*STATS, *FIRST])
-    after(ENDED, now=20.0, progress=progress)  # twice as long as expected
+    progress = after([*STATS, *FIRST], progress=RunProgress({name: 100 * each for name, each in EXPECTED.items()}, 1))
+    after(ENDED, now=2000.0, progress=progress)  # twice as long as expected
     assert (progress.done, progress.total) == (1, 4)
-    assert progress.seconds_left(20.0) == pytest.approx(2 * (30 + 60 + 20))
-    assert "now" not in progress.line(20.0)
+    assert progress.seconds_left(2000.0) == pytest.approx(2 * 11000, rel=0.02)
+    assert "now" not in progress.line(2000.0)
+
+
+def test_jobs_of_a_second_do_not_tell_the_speed():
+    progress = RunProgress({"arrays digits": 1.0, "train bhaskar2025 digits_seed0": 600.0}, 1)
+    after(FIRST, progress=progress)
+    assert progress.seconds_left(4.0) < 800.0
+    after(ENDED, now=5.0, progress=progress)
+    assert progress.seconds_left(5.0) < 800.0
 
 
 def test_jobs_at_once_share_the_time_but_none_is_divided():

@@ -1,6 +1,7 @@
 """A run: its options, its lock, what it asks first, its end on a cluster, and what it says last."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from dpfl.cli import app
+from dpfl.cli.app import StageCommand
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
@@ -585,3 +588,32 @@ def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(queue, tmp
     terminate_when_there_is("ready")
     assert run.run([], again="make demo") == -9
     assert "waits for jobs that are in no queue any more" in capfd.readouterr().err
+
+
+def stages(repository):
+    """The commands that rules of the workflow call, each as words."""
+    rules = "\n".join(path.read_text() for path in sorted((repository / "workflow" / "rules").glob("*.smk")))
+    called = set(re.findall(r'^ +f"\{DPFL\} (data [a-z]+|[a-z-]+) ', rules, re.MULTILINE)) | {"tables", "figures"}
+    return sorted(words.split() for words in called - {"gpu"})
+
+
+def test_a_stage_by_hand_is_refused_while_a_run_is_at_work_and_its_own_stages_are_not(folder, monkeypatch, repository):
+    refused = "another run is at work in this folder"
+    monkeypatch.delenv(process_cleanup.CONTROLLER, raising=False)
+    assert len(stages(repository)) == 9
+    for words in stages(repository):
+        command = get_command(app)
+        for word in words:
+            command = command.commands[word]
+        assert isinstance(command, StageCommand), words
+    by_hand = ["tables", "--paper", "lowy2021"]
+    with run.only_run(what="dpfl pages"):
+        for words in (by_hand, ["crate", "results/demo"], ["report"], ["audit", "--seal", "results/demo"]):
+            assert refused in str(CliRunner().invoke(app, words).exception), words
+        assert CliRunner().invoke(app, ["tables", "--help"]).exit_code == 0
+        monkeypatch.setenv(process_cleanup.CONTROLLER, "1")
+        assert refused not in str(CliRunner().invoke(app, by_hand).exception)
+    monkeypatch.delenv(process_cleanup.CONTROLLER)
+    assert refused not in str(CliRunner().invoke(app, by_hand).exception)
+    monkeypatch.setattr(run, "_snakemakes", lambda _: [7])
+    assert "(process 7)" in str(CliRunner().invoke(app, by_hand).exception)

@@ -98,10 +98,40 @@ def test_the_time_left_goes_by_jobs_of_the_same_kind(job, tmp_path, finish):
     assert lines[0].startswith(f"bhaskar2025: jobs 1/{2 + len(others)}, tables 0/")
     assert "no run is in progress here" in lines
     [(left, model)] = re.findall(r"about (.+) \((\d+) jobs by the cost model\)", lines[-1])
-    # one job as long as the first, the others and the stages around them by the model
+    # one job as long as the first, the others and the stages around them by the model, on a machine as slow as this
     around = [stage.seconds for stage in stages(resolved, [second, *others]) if not stage.is_done]
-    expected = 120.5 + sum(estimate(each).seconds for each in others) + sum(around)
+    slowdown = 120.5 / estimate(first).seconds
+    expected = 120.5 + slowdown * (sum(estimate(each).seconds for each in others) + sum(around))
     assert left == duration(expected) and int(model) == len(others) + len(around)
+
+
+def left(resolved):
+    """The seconds left that the last line says."""
+    [(number, unit)] = re.findall(
+        r"left, one job at a time: about ([\d.]+) (s|min|h)", list(status.lines(resolved))[-1]
+    )
+    return float(number) * {"s": 1, "min": 60, "h": 3600}[unit]
+
+
+def test_the_time_left_of_other_kinds_goes_by_the_speed_of_the_jobs_that_are_done(tmp_path, monkeypatch, finish):
+    monkeypatch.chdir(tmp_path)
+    resolved = configuration.resolve({"papers": ["bhaskar2025"]})
+    first, *others = expansion.expand(resolved)
+    finish(first, Path("results/demo"))
+    before = left(resolved)
+    slow = 5 * estimate(first).seconds
+    put(tmp_path / f"results/demo/benchmarks/train_bhaskar2025_{first.name}.tsv", f"s\th:m:s\n{slow}\t0:02:00\n")
+    assert any(each.calibration_key != first.calibration_key for each in others)
+    assert left(resolved) == pytest.approx(5 * before, rel=0.1)
+
+
+def test_a_running_job_takes_what_its_log_says(job, tmp_path, monkeypatch):
+    resolved = configuration.resolve({"papers": ["bhaskar2025"]})
+    monkeypatch.setattr(status.run, "running_since", lambda: time.time() - 60)
+    log = tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log"
+    before = left(resolved)
+    put(log, "x y: 3 of 20 steps, about 40.0 h left\n")
+    assert left(resolved) == pytest.approx(before + 40 * 3600, rel=0.02)
 
 
 def test_data_and_features_are_counted_and_take_time(job, tmp_path, finish):
@@ -116,6 +146,7 @@ def test_data_and_features_are_counted_and_take_time(job, tmp_path, finish):
 
 def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    put(tmp_path / "Snakefile")
     put(tmp_path / "config.yaml", "scale: demo\n")
     asked = CliRunner().invoke(app, ["status", "--scale", "paper"])
     assert asked.exit_code == 0 and "arrays 0/5" in asked.output
@@ -130,6 +161,7 @@ def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
 @pytest.mark.parametrize("scale", ["..", "paper-old", "nothing"])
 def test_a_scale_that_does_not_exist_is_refused_though_there_is_a_folder(tmp_path, repository, monkeypatch, scale):
     monkeypatch.chdir(tmp_path)
+    put(tmp_path / "Snakefile")
     put(tmp_path / "config.yaml", "scale: demo\n")
     put(tmp_path / "results" / "paper-old" / "config.yaml", "scale: paper\n")
     with pytest.raises(InputError, match="scale is"):
@@ -203,11 +235,15 @@ def test_a_finished_run_is_not_looked_for_in_another_folder(tmp_path, monkeypatc
     put(project / "results/demo/config.yaml", "scale: demo\n")
     put(tmp_path / "mine.yaml", "scale: demo\n")
     monkeypatch.chdir(elsewhere)
+    put(elsewhere / "config.yaml", "scale: demo\n")
     for config, words in (
         (project / "results/demo/config.yaml", str(project)),
-        (tmp_path / "mine.yaml", "not of a pro"),
+        (tmp_path / "mine.yaml", "no Snakefile here"),
+        (elsewhere / "config.yaml", "no Snakefile here"),
     ):
         with pytest.raises(InputError, match=words):
             CliRunner().invoke(app, ["status", "--config", str(config)], catch_exceptions=False)
     monkeypatch.chdir(project)
-    assert CliRunner().invoke(app, ["status", "--config", "results/demo/config.yaml"]).exit_code == 0
+    (tmp_path / "link").symlink_to(project)
+    for config in ("results/demo/config.yaml", "../link/results/demo/config.yaml", "../mine.yaml"):
+        assert CliRunner().invoke(app, ["status", "--config", config]).exit_code == 0, config

@@ -1,6 +1,10 @@
+import base64
+import hashlib
 import os
+import re
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,26 +25,17 @@ def test_nothing_to_report_is_said(tmp_path):
         build(tmp_path, tmp_path / "config.yaml")
 
 
-def test_a_report_newer_than_its_parts_is_kept(tmp_path):
-    (tmp_path / "tables").mkdir()
-    part, report = tmp_path / "tables" / "a.html", tmp_path / "workflow.html"
-    part.write_text("")
-    report.write_text("<html>old</html>\n")
-    os.utime(part, (1, 1))
-    assert build(tmp_path, tmp_path / "config.yaml") == (report, False)
-    assert report.read_text() == "<html>old</html>\n"
-
-
-@pytest.mark.parametrize("text", [pytest.param("", marks=pytest.mark.slow), "<html>cut o"])
-def test_a_damaged_report_is_made_anew_however_new_it_is(tmp_path, monkeypatch, text):
+def test_without_a_snakefile_nothing_can_be_made(tmp_path, monkeypatch):
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "a.html").write_text("")
-    report = tmp_path / "workflow.html"
-    report.write_text(text)
-    os.utime(tmp_path / "tables" / "a.html", (1, 1))
-    monkeypatch.chdir(tmp_path)  # without a Snakefile nothing can be made: it says so instead of keeping the damage
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="could not make the report"):
         build(tmp_path, tmp_path / "config.yaml")
+
+
+TEMPLATE = resources.files("snakemake") / "report" / "html_reporter" / "template" / "index.html.jinja2"
+SCRIPTS = TEMPLATE.read_text().count("<script")
+PAGE = f'<html><head><meta charset="utf-8"></head>{"<script>1</script>" * SCRIPTS}</html>'
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def foreign(tmp_path, monkeypatch):
     def engine(command, env, **_):
         seen.update(env)
         seen["rendered"] = {text: _rendered(text, env) for text in seen.get("captions", ())}
-        Path(command[-1]).write_text("<html></html>")
+        Path(command[-1]).write_text(seen.get("page", PAGE))
         return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(engine_report.subprocess, "run", engine)
@@ -101,9 +96,37 @@ def test_a_link_in_the_place_of_the_report_is_replaced_and_where_it_led_stays_as
     (folder / "mine").write_text("<html>mine</html>")
     for name in ("workflow.html", "workflow.partial.html"):
         (folder / name).symlink_to(folder / "mine")
-    report, was_made = build(folder, folder / "config.yaml")
-    assert was_made and report.read_text() == "<html></html>" and not report.is_symlink()
+    report = build(folder, folder / "config.yaml")
+    assert "<script>1" in report.read_text() and not report.is_symlink()
     assert (folder / "mine").read_text() == "<html>mine</html>"
+
+
+def test_the_report_of_a_stranger_is_made_anew_however_new_it_is(foreign):
+    folder, _ = foreign
+    report = folder / "workflow.html"
+    report.write_text(f"<html>{HOSTILE}</html>\n")
+    os.utime(report, (1 << 32, 1 << 32))
+    assert HOSTILE not in build(folder, folder / "config.yaml").read_text()
+
+
+def test_only_the_scripts_of_the_engine_run_in_the_report(foreign):
+    folder, seen = foreign
+    seen["page"] = PAGE.replace("<script>1<", "<script>var a = '<b>&amp;é';<", 1)
+    text = build(folder, folder / "config.yaml").read_text()
+    [policy] = re.findall('<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="(.*?)">', text)
+    for script in ("1", "var a = '<b>&amp;é';"):
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'; ") and policy.count("sha256-") == SCRIPTS
+    assert "'unsafe-inline'" not in re.search("script-src[^;]*", policy)[0]
+
+
+@pytest.mark.parametrize("page", [PAGE.replace("</html>", f"{HOSTILE}</html>"), PAGE.replace("charset", "x")])
+def test_a_report_with_a_script_that_is_not_the_engines_is_refused(foreign, page):
+    folder, seen = foreign
+    seen["page"] = page
+    with pytest.raises(InputError, match="not the engine's"):
+        build(folder, folder / "config.yaml")
+    assert not (folder / "workflow.html").exists()
 
 
 def test_a_table_that_lacks_its_columns_is_one_line(foreign):
@@ -138,7 +161,7 @@ def test_a_picture_that_holds_more_than_drawing_is_refused(foreign, kind):
         engine_report._DECLARATION + '<svg xmlns="http://www.w3.org/2000/svg">',
     )
     picture.write_text(f"{head}{inside}</svg>")
-    assert build(folder, folder / "config.yaml")[1]
+    build(folder, folder / "config.yaml")
     picture.write_text(f"{head}{inside}{ACTIVE[kind]}</svg>")
     with pytest.raises(InputError, match="holds more than drawing"):
         build(folder, folder / "config.yaml")

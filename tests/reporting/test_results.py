@@ -163,3 +163,25 @@ def test_claims_without_their_runs_are_not_run(tmp_path, monkeypatch):
     verdicts, evidence = evaluate("lowy2021", results)
     assert (verdicts["verdict"] == Verdict.NOT_RUN).all() and evidence.empty
     assert verdicts["reason"].str.startswith("No run of lowy2021").any()
+
+
+FORMULAS = ["=1+1", "=cmd|' /C calc'!A0", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "＝1+1"]
+
+
+@pytest.mark.parametrize("cell", FORMULAS)
+def test_a_cell_that_a_spreadsheet_would_run_is_neither_read_nor_written(tmp_path, cell):
+    path = tmp_path / "a.csv"
+    for table in (pd.DataFrame({"a": ["x", cell]}), pd.DataFrame({cell: [1.0]})):
+        with pytest.raises(InputError, match="is a formula to a spreadsheet"):
+            write_table(table, path)
+        assert not path.exists()
+        table.to_csv(path, index=False)
+        with pytest.raises(InputError, match=r"a\.csv has the cell .* is a formula to a spreadsheet"):
+            read_csv(path)
+        path.unlink()
+
+
+def test_a_number_and_what_says_one_are_no_formulas(tmp_path):
+    cells = ["-1e-09 to 1e-09", "-0.5", "+3", "-inf", "a = b", "", "(= 1 - bound on delta)", "-- none"]
+    write_table(pd.DataFrame({"a": cells}), tmp_path / "a.csv")
+    assert list(read_csv(tmp_path / "a.csv")["a"]) == cells

@@ -354,3 +354,8 @@ def test_a_row_is_the_case_of_its_interval_and_names_the_data_that_stand_in():
     one, other = interval_cases(data, "on {dataset}", data["mean"] / 2, data["mean"], runs="seeds", target=1.0)
     assert one == from_interval("on a", 3, 1.0, 2.0, level=0.9, target=1.0)
     assert (other.case, other.n, other.stand_in) == ("on b", 1, "b") and np.isnan(other.error)
+
+
+def test_a_number_that_no_run_gives_is_a_case_without_runs():
+    case = from_interval("case", math.nan, math.nan, math.nan, level=0.9, target=0.0)
+    assert case.n == 0 and math.isnan(case.estimate) and math.isnan(case.p_outside(-1.0, 1.0))

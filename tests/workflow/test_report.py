@@ -100,6 +100,40 @@ def test_every_table_and_verdict_is_shown(browser):
     assert silent(browser)
 
 
+def test_the_engines_own_diagrams_are_drawn(browser):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    for content, diagrams in (("rulegraph", 1), ("stats", 2)):
+        browser.execute_script("app.setView({content: arguments[0]})", content)
+        drawn = "return document.querySelectorAll('.vega-embed svg, .vega-embed canvas').length"
+        WebDriverWait(browser, 10).until(
+            lambda driver, script=drawn, least=diagrams: driver.execute_script(script) >= least
+        )
+    assert silent(browser)
+
+
+def test_no_other_script_than_the_engines_runs(browser):
+    """The last test that looks at the console: what is refused is an error there."""
+    browser.execute_script(
+        """
+        const part = document.createElement('div');
+        part.innerHTML = '<a id="foreign" href="javascript:window.ran = 1"></a><img src="" onerror="window.ran = 2">';
+        document.body.append(part);
+        document.getElementById('foreign').click();
+        const frame = document.createElement('iframe');
+        window.addEventListener('message', event => { window.ran = event.data });
+        frame.src = 'data:text/html,<script>parent.postMessage(3, "*")</' + 'script>';
+        frame.onload = () => { window.loaded = true };
+        document.body.append(frame);
+        """
+    )
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 10).until(lambda driver: driver.execute_script("return window.loaded"))
+    assert browser.execute_script("return window.ran") is None
+    assert not silent(browser)
+
+
 def test_every_claim_has_its_verdict(browser, tiny_run):
     folder, _, _ = tiny_run
     for key in PAPERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -37,6 +38,8 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MOST_CHARACTERS = 200
 _ALONE = {"--version", "--stages", "--help", "--install-completion", "--show-completion"}
 """Options that need no command."""
+_SECONDS = re.compile("[0-9]{1,11}")
+"""Seconds since 1970 that are a date before the year 10000: later ones are none to Python."""
 
 
 def _run() -> None:
@@ -80,7 +83,7 @@ def main() -> None:
         end_with_controller()
     os.environ["MPLBACKEND"] = "agg"  # every figure is a file
     try:
-        if not os.environ.get("SOURCE_DATE_EPOCH", "0").isdecimal():
+        if not _SECONDS.fullmatch(os.environ.get("SOURCE_DATE_EPOCH", "0")):
             raise InputError("SOURCE_DATE_EPOCH is no number of seconds since 1970: unset it, or set it to one")
         _run()
     except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from dpfl import __version__
 from dpfl.errors import InputError
@@ -49,6 +49,17 @@ class Commands(TyperGroup):
         if command is None and not PIPELINE:
             raise InputError(f"no command {cmd_name!r}. {ALONE}")
         return command
+
+
+class StageCommand(TyperCommand):
+    """A command that writes data or results: no run may be at work in the folder, unless it called the command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; raises InputError where another run is at work here."""
+        from dpfl.pipeline.run import refuse_beside_a_run
+
+        refuse_beside_a_run()
+        return super().invoke(ctx)
 
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, DatasetOption, app
+from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, DatasetOption, StageCommand, app
 from dpfl.files import record_path
 from dpfl.grid import configuration
 from dpfl.grid.training_job import Folders
@@ -18,7 +18,9 @@ data_app = typer.Typer(help="Fetch, verify and unpack the datasets; make the dem
 app.add_typer(data_app, name="data", rich_help_panel=STAGES)
 
 
-@data_app.command("fetch", epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte")
+@data_app.command(
+    "fetch", cls=StageCommand, epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte"
+)
 def data_fetch(
     dataset: DatasetOption,
     file: Annotated[str, typer.Option("--file", help="file of the dataset, as named in src/dpfl/data/datasets.yaml")],
@@ -40,7 +42,7 @@ def data_fetch(
     stage.write(record_path(folder / file), [path])
 
 
-@data_app.command("arrays", epilog="Example: dpfl data arrays --dataset mnist")
+@data_app.command("arrays", cls=StageCommand, epilog="Example: dpfl data arrays --dataset mnist")
 def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Unpack the verified files of a dataset into arrays; a stand-in is made instead."""
     from dpfl.data import arrays, datasets
@@ -55,7 +57,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
     stage.write(record_path(out / "description.json"), [out / "description.json", *sorted(out.glob("*.npy"))])
 
 
-@app.command(epilog="Example: dpfl features --dataset mnist", rich_help_panel=STAGES)
+@app.command(cls=StageCommand, epilog="Example: dpfl features --dataset mnist", rich_help_panel=STAGES)
 def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute the scattering features of a dataset once, as arrays that can be memory-mapped."""
     from dpfl.features.scattering import build_features

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpfl.cli.app import CHECKING, app
+from dpfl.cli.app import CHECKING, StageCommand, app
 from dpfl.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def audit(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
-    from dpfl.pipeline.run import only_run
+    from dpfl.pipeline.run import only_run, refuse_beside_a_run
     from dpfl.provenance.audit.files import audit as check
     from dpfl.provenance.audit.release import check_signature
 
@@ -83,6 +83,8 @@ def audit(
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
     _require_effect(files_only, quick, rerun, seed, rerun_cell, where, seal, signature, signers)
     folder = _spelled(folder)
+    if seal:
+        refuse_beside_a_run()
     with only_run(folder.parents[1], "dpfl audit") if rebuild and folder.is_dir() else nullcontext():
         report = check(folder, sealed=not seal)
         if signature and signers:
@@ -189,7 +191,7 @@ def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | Non
     return Choice(count, seed, cell, conditions(where) if where else {})
 
 
-@app.command(epilog="Example: dpfl crate results/demo", rich_help_panel=CHECKING)
+@app.command(cls=StageCommand, epilog="Example: dpfl crate results/demo", rich_help_panel=CHECKING)
 def crate(folder: Scale) -> None:
     """Write results/<scale>.crate.zip, a Workflow Run RO-Crate of everything that a record names."""
     from dpfl.provenance.crate import write
@@ -198,7 +200,9 @@ def crate(folder: Scale) -> None:
     print(f"{path} {'written' if made else 'is up to date'}")
 
 
-@app.command(epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519", rich_help_panel=CHECKING)
+@app.command(
+    cls=StageCommand, epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519", rich_help_panel=CHECKING
+)
 def release(folder: Scale, key: Annotated[Path, typer.Option("--key", help="the SSH key to sign with")]) -> None:
     """Write results/<scale>.release.json with the manifest's hash, signed; dpfl audit --signature checks it."""
     from dpfl.provenance.audit.release import sign, signature_of

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from dpfl.catalog import load
-from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, app, results_folder
+from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app, results_folder
 from dpfl.errors import InputError
-from dpfl.files import record_path, write_atomically
+from dpfl.files import is_regular, read_bytes, record_path, write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record import StageRecorder
 
@@ -80,7 +80,7 @@ def _finish(paper: str, config: Path) -> tuple[int, int]:
     return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
 
 
-@app.command(epilog="Example: dpfl tables --paper bhaskar2025", rich_help_panel=STAGES)
+@app.command(cls=StageCommand, epilog="Example: dpfl tables --paper bhaskar2025", rich_help_panel=STAGES)
 def tables(
     paper: PaperOption,
     name: Annotated[str | None, typer.Option("--name", help="one table alone, as table_2")] = None,
@@ -90,7 +90,7 @@ def tables(
     _render("tables", paper, name, config)
 
 
-@app.command(epilog="Example: dpfl figures --paper lowy2021", rich_help_panel=STAGES)
+@app.command(cls=StageCommand, epilog="Example: dpfl figures --paper lowy2021", rich_help_panel=STAGES)
 def figures(
     paper: PaperOption,
     name: Annotated[str | None, typer.Option("--name", help="one figure alone, as figure_2")] = None,
@@ -100,7 +100,7 @@ def figures(
     _render("figures", paper, name, config)
 
 
-@app.command(epilog="Example: dpfl claims --paper lowy2021", rich_help_panel=STAGES)
+@app.command(cls=StageCommand, epilog="Example: dpfl claims --paper lowy2021", rich_help_panel=STAGES)
 def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute a verdict on every claim of a paper from its tables and figures' data."""
     _judge(paper, config)
@@ -110,11 +110,12 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make every page from the run tables that are there, without training: what was not run is marked where its number
     would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
-    manifest and report.html.
+    manifest and report.html. workflow.html goes: it shows older pages, and `dpfl report` makes it.
     """
     from dpfl.pipeline.run import only_run
     from dpfl.provenance.audit.files import remove_damaged_pages
     from dpfl.provenance.trace import require_no_linked_folder
+    from dpfl.reporting.engine_report import PAGE
     from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
@@ -130,10 +131,12 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
         with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
             made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
         findings = _sealed(folder)
+        if (engine_page := folder / PAGE).is_file() or engine_page.is_symlink():
+            engine_page.unlink()
         page = contents(folder, resolved)
         full, short = write(folder, page)
-    if README.is_file() and _is_whole(resolved, project_readme.SCALE):
-        write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), page))
+    if is_regular(README) and _is_whole(resolved, project_readme.SCALE):
+        write_atomically(README, project_readme.updated(read_bytes(README).decode("utf-8"), page))
     print(f"{made} pages made anew, {derived} derived files written; read {full}, or {short} on a code host")
     if findings:
         raise typer.Exit(1)
@@ -181,7 +184,7 @@ def _sealed(folder: Path) -> int:
     return len(found.findings)
 
 
-@app.command(epilog="Example: dpfl report --config results/demo/config.yaml", rich_help_panel=DAILY)
+@app.command(cls=StageCommand, epilog="Example: dpfl report --config results/demo/config.yaml", rich_help_panel=DAILY)
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
     from dpfl.provenance.trace import require_no_linked_folder

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from dpfl import gpu
-from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, app, results_folder
+from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app, results_folder
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
@@ -24,7 +24,7 @@ from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
 
-@app.command(epilog="Example: dpfl calibrate --paper bhaskar2025", rich_help_panel=STAGES)
+@app.command(cls=StageCommand, epilog="Example: dpfl calibrate --paper bhaskar2025", rich_help_panel=STAGES)
 def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     import pandas as pd
@@ -65,7 +65,9 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
 
 
 @app.command(
-    epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0", rich_help_panel=STAGES
+    cls=StageCommand,
+    epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0",
+    rich_help_panel=STAGES,
 )
 def train(
     paper: PaperOption,
@@ -139,6 +141,7 @@ def _checkpoint_name(job: TrainingJob, stage: StageRecorder, noise: Path) -> str
 
 @app.command(
     "train-batch",
+    cls=StageCommand,
     epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0",
     rich_help_panel=STAGES,
 )

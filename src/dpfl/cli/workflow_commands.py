@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -187,13 +186,16 @@ def status(
 
 
 def _require_here(config: Path) -> None:
-    """Raise InputError where a configuration is that of a project elsewhere: the results here are none of its."""
-    here, place = Path.cwd(), Path(os.path.abspath(config)).parent
+    """Raise InputError where this folder is no project, or the configuration that of another: its results are not here.
+
+    In a folder without results every finished run would be said not to have begun.
+    """
+    here, place = Path.cwd(), config.resolve().parent
     root = next((folder for folder in (place, *place.parents) if (folder / "Snakefile").is_file()), None)
-    if root is not None and root != here:
+    if root is not None and root != here.resolve():
         raise InputError(f"{config} is of the project in {root}: run dpfl status there")
-    if root is None and not place.is_relative_to(here):
-        raise InputError(f"{config} is not of a project here: run dpfl status in the folder of the project")
+    if not (here / "Snakefile").is_file():
+        raise InputError("no Snakefile here: run dpfl status in the folder of the project")
 
 
 @app.command(epilog="Example: dpfl gpu", rich_help_panel=STAGES)

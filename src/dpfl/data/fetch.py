@@ -19,7 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -123,8 +123,8 @@ class _Sink:
     progress: ProgressCallback
     expected: int
     received: int = 0
-    has_answer: bool = False
     is_abandoned: bool = False
+    answers: list[requests.Response] = field(default_factory=list)
 
     def write(self, data: bytes) -> None:
         if self.is_abandoned:
@@ -139,8 +139,8 @@ class _Sink:
         self.out.flush()
 
     def take_answer(self, response: requests.Response, **_: Any) -> None:
-        """Note the length that an answer's header names."""
-        self.has_answer = True
+        """Keep an answer, and note the length that its header names."""
+        self.answers.append(response)
         length = response.headers.get("Content-Length", "")
         self.expected = int(length) if length.isdecimal() else self.limit
 
@@ -180,6 +180,9 @@ def _attempt(url: str, target: Path, limit: int, timeout_seconds: float, progres
                 downloader(url, sink, None)
             except (OSError, ValueError, Refused) as error:  # the errors of requests are OSErrors
                 errors.append(error)
+            finally:  # pooch leaves the connection of a transfer that breaks off open
+                for answer in sink.answers:
+                    answer.close()
 
         worker = threading.Thread(target=transfer, daemon=True)
         worker.start()
@@ -198,7 +201,7 @@ def _watch(worker: threading.Thread, sink: _Sink, timeout_seconds: float) -> Non
             return
         if sink.received == received or time.monotonic() >= until:
             sink.is_abandoned = True
-            if not sink.has_answer:
+            if not sink.answers:
                 raise Unreachable(f"the server cannot be reached (no answer for {timeout_seconds:g} seconds)")
             if sink.received == received:
                 raise Refused(f"too slow: fewer than {_DOWNLOADED_BYTES} bytes in {timeout_seconds:g} seconds")

@@ -34,6 +34,11 @@ _FIELD = re.compile(r"^    (log|jobid|wildcards): (.*)$")
 _LATE, _LATEST = 1.5, 3.0
 """A job that takes longer than it should is taken to be at two thirds of its time; at most so many times that time tell
 how slow the machine is, for the job may wait for something else."""
+_TRUSTED_SECONDS = 20.0
+"""Of work at the speed of the cost model that count as done before the first job: a job of a second is mostly the start
+of Python, and does not tell how slow the machine is."""
+_OVERDUE_SECONDS = 60.0
+"""A job that has ended that long ago by its own log, and runs, says nothing of its time left any more."""
 _TAIL = 4096
 _INTERRUPTED = "dpfl: interrupted"
 """Of a stage, at Ctrl-C: the run itself says it once."""
@@ -54,7 +59,7 @@ class RunProgress:
         self._logs: dict[str, Path] = {}
         self._names: dict[str, str] = {}
         self._running: dict[str, float] = {}
-        self._spent = self._earned = 0.0
+        self._spent = self._earned = _TRUSTED_SECONDS
 
     def read(self, line: str, now: float) -> None:
         """Take in one line of the log; `now` is the time in seconds on any clock."""
@@ -95,7 +100,7 @@ class RunProgress:
         it ends.
         """
         ran = {self._names[job]: now - since for job, since in self._running.items()}
-        said = {self._names[job]: _said_left(self._logs[job]) for job in self._running}
+        said = {self._names[job]: said_left(self._logs[job]) for job in self._running}
         speed = self._slowdown(ran, said)
         left = []
         for name, expected in self._expected.items():
@@ -106,13 +111,14 @@ class RunProgress:
     def _slowdown(self, ran: Mapping[str, float], said: Mapping[str, float | None]) -> float:
         """Return how many times as long as expected the jobs take on this machine."""
         spent, earned = self._spent, self._earned
+        known = spent / earned
         for name, seconds in ran.items():
             expected, rest = self._expected.get(name, _UNKNOWN_SECONDS), said[name]
             if rest is not None and seconds > 0:
                 spent, earned = spent + seconds, earned + expected * seconds / (seconds + rest)
-            elif rest is None and seconds > expected * (self._spent / self._earned if self._earned else 1.0):
+            elif rest is None and seconds > expected * known:
                 spent, earned = spent + min(seconds, _LATEST * expected), earned + expected / _LATE
-        return spent / earned if earned else 1.0
+        return spent / earned
 
     def line(self, now: float) -> str:
         """Return the line that a reader sees."""
@@ -122,8 +128,9 @@ class RunProgress:
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
 
 
-def _said_left(log: Path) -> float | None:
-    """Return the time left that the last line of a job's log states, less the time since; None where it states none."""
+def said_left(log: Path) -> float | None:
+    """Return the seconds left that the last line of a job's log states, less the time since; None where it states none,
+    or where they ended a minute ago."""
     try:
         with log.open("rb") as stream:
             found = os.fstat(stream.fileno())
@@ -131,8 +138,9 @@ def _said_left(log: Path) -> float | None:
             lines = stream.read(_TAIL).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
-    left = seconds_left_in(lines[-1]) if lines else None
-    return None if left is None else max(left - (time.time() - found.st_mtime), 0.0)
+    stated = seconds_left_in(lines[-1]) if lines else None
+    left = None if stated is None else stated - (time.time() - found.st_mtime)
+    return None if left is None or left < -_OVERDUE_SECONDS else max(left, 0.0)
 
 
 def is_on_slurm() -> bool:

@@ -66,14 +66,30 @@ def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
 
 def running_since() -> float | None:
     """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
+    holder = _lock_holder()
+    return None if holder is None or "," in holder else _LOCK.stat().st_mtime
+
+
+def refuse_beside_a_run() -> None:
+    """Raise InputError where a run or `dpfl pages` is at work in this folder: a stage that was started by hand would
+    write what the run reads or writes. The run's own stages name their controller in the environment."""
+    if process_cleanup.CONTROLLER in os.environ:
+        return
+    if (holder := _lock_holder()) is not None:
+        raise _at_work(holder)
+    if others := _snakemakes(Path.cwd()):
+        raise _at_work(others[0])
+
+
+def _lock_holder() -> str | None:
+    """Return what the holder of the folder's lock wrote of itself, or None where nothing has it."""
     try:
         with _LOCK.open(encoding="utf-8") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        is_run = "," not in _LOCK.read_text(encoding="utf-8")
-        return _LOCK.stat().st_mtime if is_run else None
+        return _LOCK.read_text(encoding="utf-8").strip() or "unknown"
     return None
 
 

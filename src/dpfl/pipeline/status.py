@@ -21,7 +21,7 @@ from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import batches, process_cleanup, run
 from dpfl.pipeline.batches import kept_folder
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
-from dpfl.pipeline.live_line import is_on_slurm
+from dpfl.pipeline.live_line import is_on_slurm, said_left
 from dpfl.pipeline.plan import Stage, stages
 from dpfl.pipeline.process_cleanup import GONE
 from dpfl.pipeline.run import engine_options
@@ -159,7 +159,7 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
     since = run.running_since()
     on_nodes = jobs_on_nodes(jobs, folder) if since is not None else None
     open_jobs: list[JobStatus] = []
-    seconds: dict[tuple[str, str], list[float]] = {}
+    timed: list[tuple[TrainingJob, float]] = []
     for paper in config["papers"]:
         known = [job_status(job, folder, since, on_nodes) for job in jobs if job.paper == paper]
         unfinished = [each for each in known if each.state is not JobState.DONE]
@@ -176,13 +176,13 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         for each in (done for done in known if done.state is JobState.DONE):
             took = read_benchmark(expansion.training_benchmark(folder, paper, each.job.name)).seconds
             if not math.isnan(took):
-                seconds.setdefault((paper, each.job.calibration_key), []).append(took)
+                timed.append((each.job, took))
     yield _prepared(stages(config, jobs))
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
     yield _run_in_progress(since)
     others = [stage for stage in stages(config, [each.job for each in open_jobs]) if not stage.is_done]
     if open_jobs or others:
-        yield _time_left(open_jobs, seconds, others)
+        yield _time_left(open_jobs, timed, others, folder)
 
 
 def _run_in_progress(since: float | None) -> str:
@@ -222,21 +222,35 @@ def _last_line(path: Path) -> str:
     return next((line for line in reversed(_text(path).splitlines()) if line.strip()), "")
 
 
-def _time_left(open_jobs: list[JobStatus], seconds: dict[tuple[str, str], list[float]], others: list[Stage]) -> str:
+def _time_left(
+    open_jobs: list[JobStatus], timed: list[tuple[TrainingJob, float]], others: list[Stage], folder: Path
+) -> str:
     """Return the time that all open jobs take one after the other.
 
-    A job takes as long as finished ones of its family, else what the cost model says, as other stages do.
+    A job that runs takes what its log says. Another takes as long as finished ones of its family, else what the cost
+    model says, as other stages do, at the speed of this machine. `timed`: finished jobs of this scale with the seconds
+    that they took, which tell that speed.
     """
+    families: dict[tuple[str, str], list[float]] = {}
+    for job, took in timed:
+        families.setdefault((job.paper, job.calibration_key), []).append(took)
+    modelled = sum(estimate(job).seconds for job, _ in timed)
+    slowdown = sum(took for _, took in timed) / modelled if modelled else 1.0
+    left, by_model = slowdown * sum(stage.seconds for stage in others), len(others)
     alike: dict[tuple[str, str, int], list[TrainingJob]] = {}
     for each in open_jobs:
-        alike.setdefault((each.job.paper, each.job.calibration_key, len(each.job.seeds)), []).append(each.job)
-    trained, model = sum(stage.seconds for stage in others), len(others)
+        log = expansion.training_log(folder, each.job.paper, each.job.name)
+        said = said_left(log) if each.state is JobState.RUNNING else None
+        if said is None:
+            alike.setdefault((each.job.paper, each.job.calibration_key, len(each.job.seeds)), []).append(each.job)
+        else:
+            left += said
     for (paper, family, _), jobs in alike.items():
-        known = seconds.get((paper, family))
-        trained += len(jobs) * (mean(known) if known else estimate(jobs[0]).seconds)
-        model += 0 if known else len(jobs)
-    by_model = f" ({model} jobs by the cost model)" if model else ""
-    return f"left, one job at a time: about {duration(trained)}{by_model}"
+        known = families.get((paper, family))
+        left += len(jobs) * (mean(known) if known else slowdown * estimate(jobs[0]).seconds)
+        by_model += 0 if known else len(jobs)
+    modelled_jobs = f" ({by_model} jobs by the cost model)" if by_model else ""
+    return f"left, one job at a time: about {duration(left)}{modelled_jobs}"
 
 
 def _text(path: Path) -> str:

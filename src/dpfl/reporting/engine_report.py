@@ -1,24 +1,29 @@
-"""The workflow engine's own report, made again when a table, figure or verdict is newer than it.
+"""The workflow engine's own report.
 
-Results may come from strangers: no text of theirs is taken for markup. Tables, verdicts and captions are written again,
-from their CSV files and paper.yaml; captions cannot include files or HTML. The engine shows a picture as a document, in
-which a script would run: one that holds anything but drawing is refused.
+Results may come from strangers: no text of theirs is taken for markup. Every part is written again: tables, verdicts
+and captions from their CSV files and paper.yaml, and the report from them, whatever stands in its place. Captions
+cannot include files or HTML. The engine shows a picture as a document, in which a script would run: one that holds
+anything but drawing is refused. The report has a content security policy, under which no other script than the
+engine's own runs and nothing is loaded from elsewhere.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
-from dpfl.files import is_regular, read_bytes, replacing
+from dpfl.files import is_regular, read_bytes, write_atomically
 from dpfl.reporting import claims, display_names, tables
 from dpfl.reporting.results import showing
 
@@ -40,21 +45,26 @@ _LEADS_OUT = re.compile(r"@|url\((?!\s*['\"]?#)", re.IGNORECASE)
 """In a style: a rule that loads, or an address outside the picture."""
 _DECLARATION = '<?xml version="1.0" encoding="utf-8" standalone="no"?>'
 """Of matplotlib's pictures; in another encoding a browser may read other elements."""
-_END = 1 << 10
+_ENGINE_TEMPLATE = "report/html_reporter/template/index.html.jinja2"
+"""Of Snakemake: it has each script of a report."""
+_HEAD = '<meta charset="utf-8">'
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-eval' {scripts}; style-src 'unsafe-inline'; img-src data:; "
+    "frame-src data:; base-uri 'none'; form-action 'none'"
+)
+"""Vega compiles the formulas of its diagrams, Tailwind writes its style as it runs; tables are frames with data."""
 
 
-def build(folder: Path, config: Path) -> tuple[Path, bool]:
-    """Return <folder>/workflow.html and whether it had to be made. Run it in the folder of the Snakefile.
+def build(folder: Path, config: Path) -> Path:
+    """Make <folder>/workflow.html and return its path. Run it in the folder of the Snakefile.
 
     Raises InputError where there is nothing to report yet, where a part is no regular file or its CSV is damaged, where
-    a picture holds more than drawing, and where Snakemake cannot make the report.
+    a picture holds more than drawing, where Snakemake cannot make the report, and where that has a script of another.
     """
     report = folder / PAGE
     parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
     if not parts:
         raise InputError(f"nothing to report in {folder}: run make first")
-    if _is_complete(report) and report.stat().st_mtime >= max(path.stat().st_mtime for path in parts):
-        return report, False
     if odd := [path for path in parts if not is_regular(path)]:
         raise InputError(f"{odd[0]} is no regular file: delete it and run make again")
     for path in (path for path in parts if path.suffix == ".svg"):
@@ -69,9 +79,45 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
         if done.returncode:
             reason = (done.stderr.strip() or "no reason").splitlines()[-1]
             raise InputError(f"Snakemake could not make the report: {reason}")
-        with replacing(report) as temporary:
-            shutil.copyfile(made, temporary)
-    return report, True
+        write_atomically(report, _with_policy(made.read_text(encoding="utf-8")))
+    return report
+
+
+class _Scripts(HTMLParser):
+    """The content of each <script> of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.contents: list[str] = []
+        self._is_inside = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "script":
+            self._is_inside = True
+            self.contents.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_inside = self._is_inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_inside:
+            self.contents[-1] += data
+
+
+def _with_policy(page: str) -> str:
+    """Return the engine's report with a policy that allows the engine's own scripts, by their hashes.
+
+    Raises InputError for another number of scripts than the engine's: a text of the results would have become one.
+    """
+    scripts = _Scripts(page).contents
+    template = resources.files("snakemake").joinpath(_ENGINE_TEMPLATE).read_text(encoding="utf-8")
+    if len(scripts) != template.count("<script") or _HEAD not in page:
+        raise InputError("the report of Snakemake has a script that is not the engine's, so it is not written")
+    digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts)
+    policy = _POLICY.format(scripts=" ".join(f"'sha256-{digest}'" for digest in digests))
+    return page.replace(_HEAD, f'{_HEAD}<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)
 
 
 def _require_drawing(path: Path) -> None:
@@ -114,12 +160,3 @@ def _write_again(folder: Path) -> None:
                             tables.write_pages(key, name, csv, [".html"])
             if is_regular(verdicts):
                 claims.write_page(key, verdicts)
-
-
-def _is_complete(report: Path) -> bool:
-    """Return whether a report is there to its end: one of 0 bytes, or cut off, is made anew."""
-    if not is_regular(report):
-        return False
-    with report.open("rb") as stream:
-        stream.seek(max(report.stat().st_size - _END, 0))
-        return stream.read(_END).rstrip().endswith(b"</html>")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from dpfl.errors import InputError
 from dpfl.files import opened, replacing
@@ -32,6 +35,9 @@ _MOST_ROWS = 1 << 20
 _MOST_CELLS = 1 << 22
 """Bytes, rows and cells beyond which a file is no table of ours, which have a fifth at most: a small file can be
 packed so that it fills all memory."""
+_SHOWN = 60
+_FORMULA = re.compile(r"[=+@\t\r＝＋＠]|[-－].*[(|!]", re.DOTALL)
+"""Beginning of a text that a spreadsheet may take for a formula, which can run programs; a number may begin so."""
 
 
 def not_run_table(reason: NotRunError) -> pd.DataFrame:
@@ -126,14 +132,34 @@ def origins(runs: pd.DataFrame) -> str:
 def read_csv(path: Path) -> pd.DataFrame:
     """Return a table of this pipeline, numbers exact to the last digit, empty text kept as text.
 
-    Raises InputError where the file is missing, empty, no table, or no regular file: a link may lead anywhere.
+    Raises InputError where the file is missing, empty, no table, or no regular file: a link may lead anywhere; and
+    where a cell is a formula to a spreadsheet.
     """
     try:
-        return pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], float_precision="round_trip")
+        table = pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], float_precision="round_trip")
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty: delete it and run make again") from None
     except pd.errors.ParserError as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
+    _require_no_formula(table, path)
+    return table
+
+
+def _require_no_formula(table: pd.DataFrame, path: Path) -> None:
+    """Raise InputError naming the first cell that a spreadsheet would take for a formula."""
+    texts = [table[name] for name in table.columns[table.dtypes.map(lambda kind: not is_numeric_dtype(kind))]]
+    for cell in chain(table.columns, *texts):
+        if isinstance(cell, str) and _FORMULA.match(cell) and not _is_number(cell):
+            raise InputError(f"{path} has the cell {cell[:_SHOWN]!r}, which is a formula to a spreadsheet: delete it")
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a text is a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def table_text(path: Path) -> io.StringIO:
@@ -158,7 +184,11 @@ def table_text(path: Path) -> io.StringIO:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table of the pipeline, completely or not at all; the same rows give the same bytes, compressed or not."""
+    """Write a table of the pipeline, completely or not at all; the same rows give the same bytes, compressed or not.
+
+    Raises InputError where it cannot be written, or a cell is a formula to a spreadsheet.
+    """
+    _require_no_formula(table, path)
     text = io.StringIO()
     write_csv(table, text)
     content = text.getvalue().encode()

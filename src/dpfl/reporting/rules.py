@@ -134,8 +134,10 @@ def from_interval(
 ) -> Case:
     """Return the case of a mean of `n` runs with the half-width of its interval by Student's t at `level`.
 
-    `facts` are further fields of `Case`. Below two runs the error is nan.
+    `facts` are further fields of `Case`. Below two runs the error is nan; nan runs, where no number could be computed
+    from what was run, are none.
     """
+    n = 0 if math.isnan(n) else n
     freedom = n - 1
     error = float(half_width / stats.t.ppf(0.5 + level / 2, freedom)) if n >= 2 else math.nan
     return Case(case, float(estimate), error, int(n), freedom, **facts)

@@ -309,6 +309,9 @@ _EXACT = ("normalised_exactly", "exact_pca", "batch_normalised")
 _NOISY = ("normalised", "dp_pca")
 """Preparations that release noisy statistics; those of a record alone (layer_normalised) release nothing."""
 _LOGISTIC_CURVATURE = 0.25
+_LARGEST_NUMBER = 10_000_000
+"""Of records or steps of a statement; ours have 220,000. Composing more may take hours, or all memory."""
+_LARGEST_BATCH = 50_000
 
 
 @dataclass(frozen=True)
@@ -337,9 +340,18 @@ class StatedPrivacy:
 
     @classmethod
     def of(cls, run: Row, settings: Mapping[str, Any]) -> StatedPrivacy:
-        """Return the statement of a row of a run table, and of its job's settings."""
+        """Return the statement of a row of a run table, and of its job's settings.
+
+        Raises ValueError for larger numbers than any run of ours has.
+        """
         strategies = settings.get("strategies", {})
         prepares = run.get("preparation", "none") in _NOISY
+        sizes = [(name, float(run[f"{PRIVACY}{name}"])) for name in ("records", "steps")]
+        for part in ("mechanism", "sampler"):
+            sizes += [each for each in parse_json(run[f"{PRIVACY}{part}"]).items() if _is_size(each[1])]
+        for name, size in sizes:
+            if size > (_LARGEST_BATCH if name == "batch_size" else _LARGEST_NUMBER):
+                raise ValueError(f"{name} is {size:g}, which no run of ours has")
         return cls(
             *(run[f"{PRIVACY}{name}"] for name in ("mechanism", "sampler", "neighbouring")),
             int(float(run[f"{PRIVACY}records"])),
@@ -374,6 +386,11 @@ class StatedPrivacy:
             if epsilon is not None and (math.isfinite(epsilon) or self.noise_multiplier == 0)
         }
         return known | ({"refuted": self.epsilon_refuted} if self.epsilon_refuted else {})
+
+
+def _is_size(value: object) -> bool:
+    """Return whether a value of a mechanism or sampler is a number that can be compared."""
+    return isinstance(value, int | float) and not math.isnan(value)
 
 
 def _stated(epsilon: str) -> float | None:

@@ -188,7 +188,8 @@ def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as caught:
             main()
         lines = capsys.readouterr().err.splitlines()
-        assert caught.value.code == 2 and len(lines) == 1 and "folder of config.yaml" in lines[0]
+        assert caught.value.code == 2 and len(lines) == 1
+        assert "in the folder of the project" in lines[0] or "in the folder of config.yaml" in lines[0]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -48,6 +48,9 @@ SETTINGS = {
 }  # fmt: skip
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1.0}
 STEPS = 3
+AMPLIFIED = 5
+"""How much farther apart a few steps may lie than one, since the next gradients are taken at other weights. Opacus with
+a bound of 0.99955 is 0.00045 from Opacus with 1 after one step of `scatter_cnn` on colours, and 0.0025 after three."""
 ROUNDING = 1e-5
 """Distance, relative to how far the weights moved, that float32 explains in a few steps."""
 MARGINS = {"scatter_linear": 0, "cnn_relu": 3e-5, "cnn_tanh": 3e-5, "scatter_cnn": 6e-4}
@@ -124,8 +127,8 @@ def test_models_have_the_shapes_of_the_code(loop, dataset, model):
     assert len(vector(theirs)) == len(vector(ours)) == PARAMETERS[dataset, model]
 
 
-def _logits_and_steps(loop, both, dataset, model, private):
-    """Take a few steps on each side, from the same weights on the same batches, without noise.
+def _logits_and_steps(loop, both, dataset, model, private, steps=STEPS):
+    """Take some steps on each side, from the same weights on the same batches, without noise.
 
     Return each side's logits of the test set before, and weights after; and the weights before. The scales are not left
     at 1 and the shifts not at 0, where an error in them would not be seen.
@@ -142,7 +145,7 @@ def _logits_and_steps(loop, both, dataset, model, private):
     trained, optimiser = module, torch.optim.SGD(module.parameters(), lr=cell.learning_rate, momentum=cell.momentum)
     if private:
         trained, optimiser, loader = loop.made_private(cell, optimiser, module, loader, 0.0, draws)
-    batches = list(loader.batch_sampler)[:STEPS]
+    batches = list(loader.batch_sampler)[:steps]
     for rows in batches:
         loop.step(trained, optimiser, *(part[rows] for part in own.tensors))
 
@@ -155,7 +158,7 @@ def _logits_and_steps(loop, both, dataset, model, private):
         assert sampler.divisor == optimiser.expected_batch_size
         assert sampler.sample_rate == loader.sample_rate
     else:
-        assert [each.tolist() for each in sampler.epoch(1, seed=0, client=0)][:STEPS] == batches
+        assert [each.tolist() for each in sampler.epoch(1, seed=0, client=0)][:steps] == batches
     rule = gradient_rule(ours, cross_entropy, own_train[0][0])
     variants = StackedHyperparameters(torch.tensor([1.0 if private else math.inf]), torch.zeros(1))
     sgd = SGD(StackedGradients(rule, own_train[0][0], 2**30), variants, cell.learning_rate, cell.momentum)
@@ -179,11 +182,13 @@ def test_steps_are_opacus_own(loop, both, model, private):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("steps", [1, STEPS])
 @pytest.mark.parametrize("private", [True, False], ids=["clipped", "plain"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dataset", SHAPES)
-def test_steps_of_every_model_are_opacus_own(loop, both, dataset, model, private):
-    _agree(_logits_and_steps(loop, both, dataset, model, private), MARGINS[model] if private else 0)
+def test_steps_of_every_model_are_opacus_own(loop, both, dataset, model, private, steps):
+    margin = MARGINS[model] * (AMPLIFIED if steps > 1 else 1) if private else 0
+    _agree(_logits_and_steps(loop, both, dataset, model, private, steps), margin)
 
 
 def _noise_multipliers(loop, clients, records, share, epsilon):

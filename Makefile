@@ -5,6 +5,12 @@ override VALIDATOR := .venv-validator
 override PEERS := .venv-peers
 override PYRIGHT := .venv-pyright
 override LOWEST := .venv-lowest
+# What is installed has one of the hashes that its file lists, or is not installed.
+override BY_HASH := pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement
+override SELF := pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+override NEEDS_CUDA := python -c 'import sys; from importlib.metadata import requires; \
+  sys.exit(not any(each.startswith(("cuda", "nvidia")) for each in requires("torch")))'
+override HASHES := requirements.hashes requirements.torch.hashes requirements.cuda.hashes
 override SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
@@ -18,15 +24,16 @@ export $(SET_BY_USER)
 
 env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12; else the first on PATH that fits)
 
-$(READY): requirements.lock requirements.hashes pyproject.toml
+$(READY): requirements.lock $(HASHES) pyproject.toml
 	@PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }; \
 	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.12 python3.11; fi; \
 	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
 	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11 or 3.12 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.hashes
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(VENV)/bin/$(BY_HASH) requirements.torch.hashes
+	if $(VENV)/bin/$(NEEDS_CUDA); then $(VENV)/bin/$(BY_HASH) requirements.cuda.hashes; fi
+	$(VENV)/bin/$(BY_HASH) requirements.hashes
+	$(VENV)/bin/$(SELF)
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | every published cell
@@ -51,7 +58,7 @@ test-slow: $(READY) ## run the slow tests: larger cases, rare faults, the workfl
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
-	$(VALIDATOR)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	$(VALIDATOR)/bin/$(BY_HASH) $<
 	@touch $@
 
 $(LOWEST)/ready: pyproject.toml | $(READY)
@@ -83,7 +90,7 @@ plan: $(READY) ## show jobs, hours and memory of a run before it starts (demo un
 
 $(PYRIGHT)/ready: tests/pyright.lock | $(READY)
 	$(VENV)/bin/python -m venv $(PYRIGHT)
-	$(PYRIGHT)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(PYRIGHT)/bin/$(BY_HASH) $<
 	@touch $@
 
 lint: $(READY) $(PYRIGHT)/ready ## check style, types, layers and workflow: ruff, pyright, import-linter, snakefmt, snakemake --lint
@@ -104,11 +111,13 @@ bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 	status=0; for file in $(filter-out benchmarks/%peer.py benchmarks/peers.py benchmarks/%loop.py,$(wildcard benchmarks/*.py)); do \
 	  python $$file || status=1; done; exit $$status
 
-$(PEERS)/ready: benchmarks/peers.lock requirements.lock | $(READY)
+$(PEERS)/ready: benchmarks/peers.lock $(HASHES) | $(READY)
 	$(VENV)/bin/python -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock --requirement $<
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(PEERS)/bin/$(BY_HASH) requirements.torch.hashes
+	if $(PEERS)/bin/$(NEEDS_CUDA); then $(PEERS)/bin/$(BY_HASH) requirements.cuda.hashes; fi
+	$(PEERS)/bin/$(BY_HASH) requirements.hashes
+	$(PEERS)/bin/$(BY_HASH) $<
+	$(PEERS)/bin/$(SELF)
 	@touch $@
 
 bench-peers: $(PEERS)/ready ## measure speed against Opacus, JAX and training without privacy, in an environment of its own

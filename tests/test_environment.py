@@ -3,6 +3,7 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
+import pytest
 import yaml
 
 
@@ -23,16 +24,40 @@ def test_every_dependency_is_pinned_exactly_and_none_needs_cuda(repository):
     assert {re.split(r"[\[<>=]", need)[0].lower() for need in wanted} <= pinned
 
 
-def test_every_pin_but_torch_has_the_hashes_that_pip_requires(repository):
+def hashed(path):
+    """Return the packages of a file of hashes, each as (name==version, hashes), without markers."""
+    text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").strip().split("\n")
+    return {line.split()[0].lower().replace("_", "-"): re.findall(r"--hash=\S+", line) for line in lines}
+
+
+HASHED = ["requirements.hashes", "requirements.torch.hashes", "requirements.cuda.hashes"]
+HASHED += ["benchmarks/peers.lock", "tests/pyright.lock", "tests/provenance/validator.lock"]
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_every_package_has_hashes_that_pip_requires(repository, name):
+    for package, hashes in hashed(repository / name).items():
+        assert re.fullmatch(r"[a-z0-9.\[\]-]+==[a-z0-9.]+", package)
+        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes), package
+
+
+def test_every_pin_has_its_hashes(repository):
     pins = set((repository / "requirements.lock").read_text().lower().replace("_", "-").split())
-    text = re.sub(r"^#.*\n", "", (repository / "requirements.hashes").read_text(), flags=re.MULTILINE)
-    entries = [entry.split() for entry in text.replace("\\\n", " ").strip().split("\n")]
-    assert {entry[0].lower().replace("_", "-") for entry in entries} == {
-        pin for pin in pins if not pin.startswith("torch==")
-    }
-    for name, *hashes in entries:
-        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes), name
-    assert "--no-deps --require-hashes --requirement requirements.hashes" in (repository / "Makefile").read_text()
+    assert pins == {*hashed(repository / HASHED[0]), *hashed(repository / HASHED[1])}
+    assert all(name.startswith(("cuda-", "nvidia-", "triton")) for name in hashed(repository / HASHED[2]))
+
+
+def test_nothing_is_installed_without_a_hash_but_what_a_test_of_versions_needs(repository):
+    lines = (repository / "Makefile").read_text().replace("\\\n", " ").splitlines()
+    pips = [line for line in lines if "pip install" in line and "$(LOWEST)" not in line]
+    assert len(pips) == 2 and "--require-hashes" in pips[0] and "--no-deps --no-build-isolation" in pips[1]
+    container = (repository / "Containerfile").read_text().replace("\\\n", " ")
+    for each in re.findall(r"pip install ([^&;\n]+)", container):
+        assert "--require-hashes" in each or "--no-deps --no-build-isolation --editable ." in each
+    for path in (repository / ".github" / "workflows").glob("*.yml"):
+        uses = re.findall(r"uses: (\S+)", path.read_text())
+        assert uses and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each) for each in uses)
 
 
 def imported(files):

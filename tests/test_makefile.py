@@ -75,11 +75,14 @@ USUAL = {
 }
 
 
+HASHES = ["requirements.hashes", "requirements.torch.hashes", "requirements.cuda.hashes"]
+
+
 @pytest.fixture
 def make(repository, tmp_path):
     """A function that runs make in a folder whose commands write down their arguments; returns those."""
     (tmp_path / "Makefile").write_bytes((repository / "Makefile").read_bytes())
-    for name in ("requirements.lock", "requirements.hashes", "pyproject.toml"):
+    for name in ("requirements.lock", *HASHES, "pyproject.toml"):
         (tmp_path / name).touch()
     commands = tmp_path / ".venv" / "bin"
     commands.mkdir(parents=True)

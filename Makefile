@@ -6,23 +6,29 @@ override PEERS := .venv-peers
 override PYRIGHT := .venv-pyright
 override LOWEST := .venv-lowest
 # What is installed has one of the hashes that its file lists, or is not installed.
-override BY_HASH := pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement
-override SELF := pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-override NEEDS_CUDA := python -c 'import sys; from importlib.metadata import requires; \
-  sys.exit(not any(each.startswith(("cuda", "nvidia")) for each in requires("torch")))'
-override HASHES := requirements.hashes requirements.torch.hashes requirements.cuda.hashes
+override BY_HASH := install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement
+override SELF := install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+# torch for "$$env": its CPU build where TORCH=cpu, or there is no driver of NVIDIA's, and an index or a folder has it; else PyPI's.
+override INSTALL_TORCH := if [ -z "$$TORCH" ]; then if command -v nvidia-smi >/dev/null; then TORCH=cuda; else TORCH=cpu; fi; fi; \
+  if [ "$$TORCH" = cpu ] && "$$env/bin/pip" $(BY_HASH) requirements.cpu.hashes --retries 0 --timeout 10 \
+       --extra-index-url https://download.pytorch.org/whl/cpu 2>/dev/null; then echo "torch: the CPU build (0.2 GB to download, 0.7 GB on disk)"; \
+  else echo "torch: the build of PyPI; on Linux it has CUDA (2.5 GB to download, 5.4 GB on disk)"; \
+       "$$env/bin/pip" $(BY_HASH) requirements.torch.hashes; \
+       if ls -d "$$env"/lib/python*/site-packages/torch/lib/libtorch_cuda.so >/dev/null 2>&1; \
+       then "$$env/bin/pip" $(BY_HASH) requirements.cuda.hashes; fi; fi
+override HASHES := requirements.hashes requirements.cpu.hashes requirements.torch.hashes requirements.cuda.hashes
 override SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 # Recipes read these from the environment, as "$$SCALE". What a user sets is text: neither make nor a shell expands it.
-override SET_BY_USER := PYTHON CONFIG PROFILE SCALE RERUN KEY KILLS PART KIND COUNT SEED
+override SET_BY_USER := PYTHON TORCH CONFIG PROFILE SCALE RERUN KEY KILLS PART KIND COUNT SEED
 $(foreach name,$(SET_BY_USER),$(eval override $(name) := $$(value $(name))))
 export $(SET_BY_USER)
 
 .DEFAULT_GOAL := demo
 .PHONY: env demo quick paper pages dry-run plan test test-slow test-lowest test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
 
-env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12; else the first on PATH that fits)
+env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12, else the first on PATH that fits; TORCH=cpu or cuda, else by the driver)
 
 $(READY): requirements.lock $(HASHES) pyproject.toml
 	@PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }; \
@@ -30,10 +36,9 @@ $(READY): requirements.lock $(HASHES) pyproject.toml
 	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
 	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11 or 3.12 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV)
-	$(VENV)/bin/$(BY_HASH) requirements.torch.hashes
-	if $(VENV)/bin/$(NEEDS_CUDA); then $(VENV)/bin/$(BY_HASH) requirements.cuda.hashes; fi
-	$(VENV)/bin/$(BY_HASH) requirements.hashes
-	$(VENV)/bin/$(SELF)
+	@set -e; env=$(VENV); $(INSTALL_TORCH)
+	$(VENV)/bin/pip $(BY_HASH) requirements.hashes
+	$(VENV)/bin/pip $(SELF)
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | every published cell
@@ -58,7 +63,7 @@ test-slow: $(READY) ## run the slow tests: larger cases, rare faults, the workfl
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
-	$(VALIDATOR)/bin/$(BY_HASH) $<
+	$(VALIDATOR)/bin/pip $(BY_HASH) $<
 	@touch $@
 
 $(LOWEST)/ready: pyproject.toml | $(READY)
@@ -90,7 +95,7 @@ plan: $(READY) ## show jobs, hours and memory of a run before it starts (demo un
 
 $(PYRIGHT)/ready: tests/pyright.lock | $(READY)
 	$(VENV)/bin/python -m venv $(PYRIGHT)
-	$(PYRIGHT)/bin/$(BY_HASH) $<
+	$(PYRIGHT)/bin/pip $(BY_HASH) $<
 	@touch $@
 
 lint: $(READY) $(PYRIGHT)/ready ## check style, types, layers and workflow: ruff, pyright, import-linter, snakefmt, snakemake --lint
@@ -113,11 +118,10 @@ bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 
 $(PEERS)/ready: benchmarks/peers.lock $(HASHES) | $(READY)
 	$(VENV)/bin/python -m venv $(PEERS)
-	$(PEERS)/bin/$(BY_HASH) requirements.torch.hashes
-	if $(PEERS)/bin/$(NEEDS_CUDA); then $(PEERS)/bin/$(BY_HASH) requirements.cuda.hashes; fi
-	$(PEERS)/bin/$(BY_HASH) requirements.hashes
-	$(PEERS)/bin/$(BY_HASH) $<
-	$(PEERS)/bin/$(SELF)
+	@set -e; env=$(PEERS); $(INSTALL_TORCH)
+	$(PEERS)/bin/pip $(BY_HASH) requirements.hashes
+	$(PEERS)/bin/pip $(BY_HASH) $<
+	$(PEERS)/bin/pip $(SELF)
 	@touch $@
 
 bench-peers: $(PEERS)/ready ## measure speed against Opacus, JAX and training without privacy, in an environment of its own

@@ -31,14 +31,14 @@ def hashed(path):
     return {line.split()[0].lower().replace("_", "-"): re.findall(r"--hash=\S+", line) for line in lines}
 
 
-HASHED = ["requirements.hashes", "requirements.torch.hashes", "requirements.cuda.hashes"]
+HASHED = ["requirements.hashes", "requirements.torch.hashes", "requirements.cuda.hashes", "requirements.cpu.hashes"]
 HASHED += ["benchmarks/peers.lock", "tests/pyright.lock", "tests/provenance/validator.lock"]
 
 
 @pytest.mark.parametrize("name", HASHED)
 def test_every_package_has_hashes_that_pip_requires(repository, name):
     for package, hashes in hashed(repository / name).items():
-        assert re.fullmatch(r"[a-z0-9.\[\]-]+==[a-z0-9.]+", package)
+        assert re.fullmatch(r"[a-z0-9.\[\]-]+==[a-z0-9.+]+", package)
         assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes), package
 
 
@@ -46,12 +46,19 @@ def test_every_pin_has_its_hashes(repository):
     pins = set((repository / "requirements.lock").read_text().lower().replace("_", "-").split())
     assert pins == {*hashed(repository / HASHED[0]), *hashed(repository / HASHED[1])}
     assert all(name.startswith(("cuda-", "nvidia-", "triton")) for name in hashed(repository / HASHED[2]))
+    [torch] = hashed(repository / HASHED[1])
+    assert [*hashed(repository / HASHED[3])] == [f"{torch}+cpu"]
 
 
 def test_nothing_is_installed_without_a_hash_but_what_a_test_of_versions_needs(repository):
-    lines = (repository / "Makefile").read_text().replace("\\\n", " ").splitlines()
-    pips = [line for line in lines if "pip install" in line and "$(LOWEST)" not in line]
-    assert len(pips) == 2 and "--require-hashes" in pips[0] and "--no-deps --no-build-isolation" in pips[1]
+    text = (repository / "Makefile").read_text().replace("\\\n", " ")
+    [by_hash] = re.findall("^override BY_HASH := (.+)$", text, re.MULTILINE)
+    [own] = re.findall("^override SELF := (.+)$", text, re.MULTILINE)
+    assert (
+        "--no-deps --require-hashes --requirement" in by_hash and "--no-deps --no-build-isolation --editable ." in own
+    )
+    calls = re.findall(r"^(?!.*LOWEST).*pip\"? (\S+)", text, re.MULTILINE)
+    assert len(calls) >= 8 and set(calls) == {"$(BY_HASH)", "$(SELF)"}
     container = (repository / "Containerfile").read_text().replace("\\\n", " ")
     for each in re.findall(r"pip install ([^&;\n]+)", container):
         assert "--require-hashes" in each or "--no-deps --no-build-isolation --editable ." in each

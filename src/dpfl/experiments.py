@@ -27,7 +27,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,9 @@ from numpy.typing import NDArray
 from dpfl import catalog
 from dpfl.errors import InputError
 from dpfl.grid.settings import Settings
-from dpfl.grid.training_job import Folders, TrainingJob
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
@@ -181,4 +183,4 @@ def module_name(experiment: str) -> str:
 
 def load(experiment: str) -> Experiment:
     """Return an experiment; raises InputError for an unknown name."""
-    return cast(Experiment, import_module(module_name(experiment)))
+    return cast("Experiment", import_module(module_name(experiment)))

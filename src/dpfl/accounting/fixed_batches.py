@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr
@@ -28,8 +29,10 @@ from scipy.stats import binom
 from dpfl.accounting.composition import GridLaw, epsilon_below, fitting_grid, from_atoms, from_points, grid_between
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import Array
 from dpfl.accounting.poisson_gaussian import amplified_epsilon
+
+if TYPE_CHECKING:
+    from dpfl.accounting.numerics import Array
 
 _CELLS = 100_000
 _ENDS = np.geomspace(1e-12, 1e5, 400)

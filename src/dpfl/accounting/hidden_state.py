@@ -26,9 +26,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import PLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,6 +50,9 @@ from dpfl.accounting.numerics import (
 from dpfl.accounting.sampler_accountants import unamplified
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, ShuffledEpochs
 from dpfl.accounting.tradeoff import privacy_loss
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
 
 # Privacy of the last iterate alone, for convex losses: contraction, shifted interpolation, and the least of them.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dpfl.accounting.samplers import Sampler
+if TYPE_CHECKING:
+    from dpfl.accounting.samplers import Sampler
 
 # Neighbouring relations between data sets.
 

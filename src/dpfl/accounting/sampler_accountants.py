@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_batches
 from dpfl.accounting.composition import GridLaw, LossPart, epsilon_above, epsilon_below, regrid
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
-from dpfl.accounting.numerics import Array
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (
     BallsInBins,
@@ -29,6 +28,9 @@ from dpfl.accounting.samplers import (
     ShuffledEpochs,
     WithReplacement,
 )
+
+if TYPE_CHECKING:
+    from dpfl.accounting.numerics import Array
 
 NEVER_USED = "the record is used with a chance of at most delta"
 UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"

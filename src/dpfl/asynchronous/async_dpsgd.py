@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -50,9 +50,11 @@ from dpfl.engine.networks import softmax_regression
 from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
-from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import step_counter
 from dpfl.randomness import generator
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 # Privacy of a client (vandijk2023, section 2.4): what it adds to its updates, and what that guarantees.
 

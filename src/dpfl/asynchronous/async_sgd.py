@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -32,6 +31,9 @@ from dpfl.engine.sgd import accuracy_pct
 from dpfl.errors import InputError
 from dpfl.mechanisms import clip_factors
 from dpfl.randomness import generator
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 @dataclass(frozen=True)

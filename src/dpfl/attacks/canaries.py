@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -69,9 +69,11 @@ from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Count, Settings
-from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images import fedavg_images
 from dpfl.images.fedavg_images import FedavgCell, FedavgSettings, inputs_of
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 # Canaries in private training: records that the worst adversary would choose, in with probability 1/2 each.
 #

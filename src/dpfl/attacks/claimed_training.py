@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.numerics import integer, real
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.lower_bounds import (
@@ -23,11 +22,14 @@ from dpfl.attacks.lower_bounds import (
     strongest_test,
     worst_pair,
 )
-from dpfl.engine.batches import BatchSampler
 from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import Batch, StackedGradients
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms import clip_factors
+
+if TYPE_CHECKING:
+    from dpfl.accounting.neighbouring import Neighbouring
+    from dpfl.engine.batches import BatchSampler
 
 # Private training on gradients that an attacker chooses, through the step, clipping, noise and batches of the engine.
 #

@@ -10,13 +10,16 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpfl.convex.federated_rounds import Aggregate, mean_of_last
-from dpfl.convex.minibatch_sgd import NoisyGradientSource
-from dpfl.convex.problems import Array
 from dpfl.mechanisms import project
+
+if TYPE_CHECKING:
+    from dpfl.convex.minibatch_sgd import NoisyGradientSource
+    from dpfl.convex.problems import Array
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import minimize
 
 from dpfl.convex import silo_jobs
@@ -26,7 +25,11 @@ from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import DigitPairs, Split, Trial, held_back
 from dpfl.features.pca import PrincipalComponents
 from dpfl.grid.settings import Choice, Count
-from dpfl.grid.training_job import Folders, TrainingJob
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 UNACCOUNTED = {
     Split.PUBLISHED: (

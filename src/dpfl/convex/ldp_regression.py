@@ -11,10 +11,9 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 
 from dpfl.convex import silo_jobs
 from dpfl.convex.problems import Array, Loss, Square, gradients, least_squares, losses
@@ -23,7 +22,11 @@ from dpfl.data.loading import TableData, load_table
 from dpfl.data.partition import Trial, client_blocks, held_back, split
 from dpfl.errors import InputError
 from dpfl.grid.settings import Count, Several
-from dpfl.grid.training_job import Folders, TrainingJob
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 UNACCOUNTED = "standardisation, blocks and the choice of step size and clip norm are not accounted for"
 

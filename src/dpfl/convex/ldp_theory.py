@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,9 @@ from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several
-from dpfl.grid.training_job import Folders, TrainingJob
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 # One run of lowy2021's theory studies: problem, algorithm, noise, and the step sizes that the theorems prescribe.
 

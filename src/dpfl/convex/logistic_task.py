@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from dpfl.convex.synthetic_problems import Kind, Problem, draw
 from dpfl.data.binary_classification import BinaryTask, load_pooled, load_scattered
 from dpfl.errors import InputError
 from dpfl.grid.settings import Count, Positive, Settings
-from dpfl.grid.training_job import Folders
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import Folders
 
 # Regularised logistic regression on image data, with its optimum: what the projected algorithms are run on.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,14 @@ from dpfl.accounting.statements import ClippedMeanGaussian, Gaussian, Mechanism,
 from dpfl.convex import local_sgd, minibatch_sgd
 from dpfl.convex.federated_rounds import Clipping, Hyperparameters, Participation, Protocol, Trials
 from dpfl.convex.problems import Array, Loss, losses
-from dpfl.data.partition import Trial
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Settings, Several, among
 from dpfl.grid.training_job import TrainingJob, is_private
 from dpfl.progress import step_counter
+
+if TYPE_CHECKING:
+    from dpfl.data.partition import Trial
 
 # The noise of the experiments without a trusted server, and the privacy statement of what it protects.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -27,15 +27,17 @@ from dpfl.accounting.statements import Gaussian, PrivacyStatement, ShuffledGauss
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task, records_of
 from dpfl.convex.problems import Array, FactoredRecords, Loss, clipped_gradient_sums
 from dpfl.convex.projected_sgd import BLOCK, ProjectedHyperparameters, UserSampling, batches, models_at, projected_sgd
-from dpfl.data.binary_classification import BinaryTask
 from dpfl.engine.batches import batch_and_noise
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings
-from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.mechanisms import project
 from dpfl.progress import step_counter
 from dpfl.randomness import generator
+
+if TYPE_CHECKING:
+    from dpfl.data.binary_classification import BinaryTask
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 # Federated averaging of stacked convex models: every client passes once over its records in each round.
 

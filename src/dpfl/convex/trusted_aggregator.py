@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,6 @@ from dpfl.convex.logistic_task import (
     synthetic_description,
     synthetic_task,
 )
-from dpfl.convex.problems import Array
 from dpfl.convex.projected_sgd import (
     ProjectedHyperparameters,
     UserSampling,
@@ -44,13 +43,16 @@ from dpfl.convex.projected_sgd import (
     projected_sgd,
     stratified_stops,
 )
-from dpfl.data.binary_classification import BinaryTask
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings
-from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import step_counter
+
+if TYPE_CHECKING:
+    from dpfl.convex.problems import Array
+    from dpfl.data.binary_classification import BinaryTask
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 # One run of asoodeh2021's Algorithm 1, or of a rival on the same task: what a cell asks for, checked, and its privacy.
 #

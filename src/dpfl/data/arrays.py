@@ -18,17 +18,19 @@ import shutil
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes, load_digits
 
 from dpfl.data import datasets
-from dpfl.data.datasets import Dataset, Source
 from dpfl.errors import InputError
 from dpfl.files import clear_unfinished, unfinished
 from dpfl.randomness import generator
+
+if TYPE_CHECKING:
+    from dpfl.data.datasets import Dataset, Source
 
 _CIFAR_SHAPE = (3, 32, 32)
 _IDX_UNSIGNED_BYTES = 0x08

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -30,10 +30,12 @@ import requests
 from filelock import FileLock
 
 from dpfl.data import datasets
-from dpfl.data.datasets import Archive, Dataset, Source
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, replacing
-from dpfl.progress import ProgressCallback
+
+if TYPE_CHECKING:
+    from dpfl.data.datasets import Archive, Dataset, Source
+    from dpfl.progress import ProgressCallback
 
 _CHUNK_BYTES = 1 << 20
 _GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -56,9 +58,9 @@ def decompressed(stream: BinaryIO) -> BinaryIO:
     head = stream.read(len(_XZ_MAGIC))
     stream.seek(0)
     if head.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+        return cast("BinaryIO", gzip.GzipFile(fileobj=stream))
     if head == _XZ_MAGIC:
-        return cast(BinaryIO, lzma.LZMAFile(stream))
+        return cast("BinaryIO", lzma.LZMAFile(stream))
     return stream
 
 
@@ -408,7 +410,7 @@ def _member(archive: Path, name: str) -> Iterator[BinaryIO]:
             raise Refused(f"the archive is damaged: {error}") from None
         if content is None:
             raise Refused(f"the archive holds no {name}")
-        yield cast(BinaryIO, content)
+        yield cast("BinaryIO", content)
 
 
 @contextmanager

@@ -11,14 +11,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.numerics import integer, real
-from dpfl.data.loading import TableData
 from dpfl.errors import InputError
 from dpfl.randomness import generator
+
+if TYPE_CHECKING:
+    from dpfl.data.loading import TableData
 
 # Ten shares of 0.1 add up to 1, though their float product may exceed 1 by a rounding error.
 _ROUNDING = 1e-9

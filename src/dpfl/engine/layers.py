@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dpfl.engine.clip_bounds import accurate, norm_roundings, rounding, squared_norms
-from dpfl.engine.networks import ScaleShift
+
+if TYPE_CHECKING:
+    from dpfl.engine.networks import ScaleShift
 
 # Multiply large matrices in single precision by the library with the wider vectors on a CPU.
 

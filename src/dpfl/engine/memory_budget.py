@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from dpfl.grid.training_job import TrainingJob
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 GPU_SHARE = 0.8  # of what is free on a GPU goes to gradients; data, models and torch's own need the rest
 CPU_GB = 1.0

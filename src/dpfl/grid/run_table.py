@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from dpfl.errors import InputError
-from dpfl.grid.training_job import TrainingJob
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 ACCOUNTED = ("noise_", "privacy_")
 """Prefixes of the columns that a run takes over from its calibration."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpfl.engine.batches import BatchSampler
 from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import StackedGradients, aligned
 from dpfl.engine.sgd import SGD, StackedHyperparameters, accuracy_pct, distances, references
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpfl.engine.batches import BatchSampler
 
 
 @dataclass(frozen=True)

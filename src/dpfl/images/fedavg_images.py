@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -36,8 +36,10 @@ from dpfl.engine.sgd import NOISELESS, UNCLIPPED_NOISELESS, StackedHyperparamete
 from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
-from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images.fedavg import FederatedAveraging, Schedule, State
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import Folders, TrainingJob
 
 # Settings and cells of a federated averaging job on images.
 

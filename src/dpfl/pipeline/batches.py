@@ -16,13 +16,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpfl.files import record_path, replacing, write_atomically
 from dpfl.grid import expansion
-from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline.cost import ATTEMPTS, JOB_SECONDS, MEMORY_MARGIN, Cost, JobLimits, UnitCost, beside, estimate
 from dpfl.pipeline.process_cleanup import CONTROLLER, WATCHED
 from dpfl.provenance.run_identity import is_finished
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Divide short jobs among batches: each is one job of the cluster, which trains its members side by side.
 

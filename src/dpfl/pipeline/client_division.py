@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from multiprocessing.queues import SimpleQueue
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from dpfl.errors import InputError
 from dpfl.images import fedavg_images
 from dpfl.images.fedavg import FederatedAveraging, State
 from dpfl.pipeline.process_cleanup import CONTROLLER, end_with_controller
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import SimpleQueue
 
 _JOIN_SECONDS = 10.0
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import geometric_mean, median
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,9 +27,11 @@ from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, 
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
-from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline.cost import BASE_MB, UnitCost, WorkCount, cost_key, read_benchmark, work_of
 from dpfl.randomness import generator
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Time the training step of image models on this machine.
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.catalog import load
 from dpfl.data import datasets
@@ -16,13 +16,15 @@ from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.configuration import load_mapping
 from dpfl.grid.expansion import noise_table
-from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import batches, site
-from dpfl.pipeline.batches import Batch
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
 from dpfl.progress import duration
 from dpfl.provenance import run_identity
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
+    from dpfl.pipeline.batches import Batch
 
 # Patterns by which Snakemake's rules match some names only: short, for they are part of every path of a rule.
 

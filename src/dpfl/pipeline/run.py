@@ -14,18 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
 from dpfl.errors import InputError
 from dpfl.files import require_writable
-from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import plan, process_cleanup
 from dpfl.pipeline.batches import put_all_back, put_back
 from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
 from dpfl.progress import duration
 from dpfl.provenance.audit.files import remove_damaged_pages
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Allow one run of the workflow at a time in a folder, and detect the lock of a killed one.
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.catalog import load
 from dpfl.files import record_path
 from dpfl.grid import expansion
-from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import batches, process_cleanup, run
 from dpfl.pipeline.batches import kept_folder
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
@@ -28,6 +27,9 @@ from dpfl.pipeline.run import engine_options
 from dpfl.progress import duration, is_progress
 from dpfl.provenance import run_identity
 from dpfl.provenance.run_identity import is_finished
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Ask before a run what of it is finished: noise that has to be calibrated anew first, targets that are there.
 

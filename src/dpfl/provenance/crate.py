@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocrate.model.computationalworkflow import ComputationalWorkflow
 from rocrate.model.contextentity import ContextEntity
-from rocrate.model.entity import Entity
 from rocrate.rocrate import ROCrate
 
 from dpfl import __version__
@@ -32,6 +31,9 @@ from dpfl.grid.configuration import load_mapping
 from dpfl.provenance import manifest
 from dpfl.provenance.record import DECIDING, METADATA
 from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage, scale_folder
+
+if TYPE_CHECKING:
+    from rocrate.model.entity import Entity
 
 _WFRUN = "https://w3id.org/ro/wfrun/"
 _PROFILES = (

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -24,11 +24,13 @@ from dpfl.errors import InputError
 from dpfl.experiments import module_name
 from dpfl.files import has_bytes, is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
-from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.record import gives_these_numbers, read_record
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import NOISE, same_noise, value_of
 from dpfl.reporting.results import read_csv
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Decide which stages are finished: by what their records say they were made from, wherever the files come from.
 #

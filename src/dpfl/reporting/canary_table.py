@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from dpfl.reporting.display_names import percent
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import LEVEL
 from dpfl.reporting.tables import TableLayout
+
+if TYPE_CHECKING:
+    from dpfl.reporting.results import Results
 
 EXPERIMENT = "canaries"
 _OTHER_BOUNDS = {

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -22,7 +22,6 @@ from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
-from dpfl.grid.training_job import TrainingJob
 from dpfl.reporting.display_names import percent
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
 from dpfl.reporting.rules import (
@@ -42,6 +41,9 @@ from dpfl.reporting.rules import (
     tolerated,
 )
 from dpfl.reporting.tables import TableLayout, html_page
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Verdicts from a part of the runs: what is decided already, and what the runs that are missing may still change.
 

@@ -6,11 +6,13 @@ import math
 import re
 from enum import StrEnum
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dpfl.catalog import dataset_entries, load
 from dpfl.files import record_path, write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Signs of quantities: ε, δ and σ² in every figure and table, whatever the code that lays it out spells them.
 

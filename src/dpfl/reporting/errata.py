@@ -6,16 +6,18 @@ import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from inspect import signature
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import LEVEL
 from dpfl.reporting.statistics import mean_interval
 from dpfl.reporting.tables import TableLayout, TableRecipe
+
+if TYPE_CHECKING:
+    from dpfl.reporting.results import Results
 
 
 class ErratumKind(StrEnum):

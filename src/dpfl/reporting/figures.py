@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.catalog import recipe
@@ -15,6 +15,9 @@ from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting import display_names, style
 from dpfl.reporting.results import NotRunError, Results, compute_or_placeholder, read_csv, refuse_not_run, write_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 

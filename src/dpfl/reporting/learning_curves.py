@@ -7,14 +7,17 @@ import re
 import textwrap
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting import style
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 SUFFIXES = (".svg", ".pdf", ".png")
 _MOST_CELLS = 84

@@ -38,13 +38,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from scipy import special, stats
 
 from dpfl.reporting.statistics import LEVEL as BAR_LEVEL
 from dpfl.reporting.statistics import holm
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Cases of a claim: one number each with its uncertainty, what the claim says it should be, and its tests.
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import NullLocator
 from PIL import Image
 
 from dpfl.reporting.display_names import with_greek_symbols
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 matplotlib.use("agg")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 from scipy.integrate import quad
 
@@ -14,8 +14,12 @@ from dpfl.accounting import contraction
 from dpfl.accounting.contraction.kernels import DiscretisedInterval, NoiseLaw
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd, gaussian_pnsgd, stopped_delta
 from dpfl.randomness import generator
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Case, ClaimEvidence
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpfl.reporting.results import Results
 
 KEY = "asoodeh2020"
 RECORDS = 40

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import contraction, gaussian_dp
@@ -25,8 +23,13 @@ from dpfl.convex.pnsgd import MEAN_INK, LossConstants
 from dpfl.reporting import style
 from dpfl.reporting.display_names import data_note
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from dpfl.reporting.results import Results
 
 # Map of the smallest bound on the last iterate, over settings of asoodeh2020's one pass in a public order.
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import norm
 
 from dpfl.accounting import contraction
 from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import LEVEL, Case, ClaimEvidence, interval_cases
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"
 LIPSCHITZ = 1.0

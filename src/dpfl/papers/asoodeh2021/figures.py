@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon, round_epsilon
@@ -21,6 +19,10 @@ from dpfl.reporting.display_names import data_name, data_note, with_greek_symbol
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval, slope, summarised
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Cost of noise by the number of features: runs on drawn records and the bounds of both corollaries.
 

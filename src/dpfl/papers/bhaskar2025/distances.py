@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 from scipy.special import gammaln
 
@@ -21,6 +19,10 @@ from dpfl.reporting import style
 from dpfl.reporting.display_names import model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
 from dpfl.reporting.statistics import half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NOISELESS, PLAIN = "noiseless", "plain"
 FIRST, LAST = "first", "last"

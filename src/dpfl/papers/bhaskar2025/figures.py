@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025.distances import distance_cells, draw_distances
@@ -26,7 +25,12 @@ from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells
 from dpfl.reporting import style
 from dpfl.reporting.display_names import count_range, model_name
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.results import Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from dpfl.reporting.results import Results
 
 _BUDGETS = (("no privacy", style.BLUE, "o"), ("larger ε", style.ORANGE, "s"), ("smaller ε", style.RED, "^"))
 

@@ -10,12 +10,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025.published_cells import (
@@ -32,6 +30,10 @@ from dpfl.reporting import style
 from dpfl.reporting.display_names import budget_name, count_range, data_name, model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
 from dpfl.reporting.tables import TableLayout
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STUDY = "open_settings"
 MODELS = ("cnn_relu", "cnn_tanh")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.papers.bhaskar2025.published_cells import LEVEL, each_once, runs_of, runs_text, table_settings
@@ -16,6 +15,10 @@ from dpfl.reporting.display_names import count_range, data_name, epsilon_verdict
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SAMPLERS = {
     Sampling.SHUFFLED.value: "shuffled epochs",

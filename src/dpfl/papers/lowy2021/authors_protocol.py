@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,10 @@ from scipy import stats
 from dpfl.papers.lowy2021.comparisons import REGRESSION, TASK, stand_in_notes, trials
 from dpfl.reporting.bounds import at_most
 from dpfl.reporting.display_names import budget_cell, data_name, percent
-from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
+
+if TYPE_CHECKING:
+    from dpfl.reporting.results import Results
 
 MARGIN = 0.10
 """Difference of two mean losses, as a part of the plain loop's, within which they are said to agree."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -11,10 +12,12 @@ from dpfl.papers.lowy2021.comparisons import TASK, noise_name
 from dpfl.papers.lowy2021.theory import NOT_SMOOTH
 from dpfl.papers.lowy2021.theory_rates import FREE, NOISES, STUDIES, slope
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.claims import Check
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Case, ClaimEvidence, from_interval, interval_cases
 from dpfl.reporting.statistics import LEVEL
+
+if TYPE_CHECKING:
+    from dpfl.reporting.claims import Check
+    from dpfl.reporting.results import Results
 
 # Evidence for the theorems of lowy2021, from the data of the theory studies' figures: synthetic problems alone.
 

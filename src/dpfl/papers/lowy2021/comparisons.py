@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from dpfl import accounting
-from dpfl.accounting.guarantees import Guarantee
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import holm, mean_interval
+
+if TYPE_CHECKING:
+    from dpfl.accounting.guarantees import Guarantee
 
 # Summarise the trials of an experiment: paired differences, their tests, and names for readers.
 

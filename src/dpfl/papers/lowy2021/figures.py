@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, MNIST_TASK, NOISES, REGRESSION, TASK, mnist_pairs, trials
@@ -16,6 +15,10 @@ from dpfl.reporting.display_names import count_range, data_name
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
 _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares": "pooled least squares"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -25,8 +26,10 @@ from dpfl.reporting.bounds import at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.display_names import EpsilonVerdict, budget_cell, epsilon_verdict
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
+
+if TYPE_CHECKING:
+    from dpfl.reporting.results import Results
 
 _TESTS = (
     "±: 90 % interval of the mean difference within trials (Student's t). p: paired t-test, two-sided, "

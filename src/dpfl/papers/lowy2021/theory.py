@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dpfl.accounting.shuffling import least_reports
 from dpfl.papers.lowy2021 import theory_rates
@@ -16,8 +15,13 @@ from dpfl.papers.lowy2021.comparisons import paired
 from dpfl.papers.lowy2021.theory_rates import by_seed, interval, ratio, seeds_text, slope, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableRecipe
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from dpfl.reporting.results import Results
 
 # Algorithm 2 against Algorithm 1 at equal privacy: excess risk of runs of R rounds, each calibrated to its own R.
 

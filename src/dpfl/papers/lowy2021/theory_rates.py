@@ -6,12 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
 from dpfl.accounting import gaussian_dp, local_privacy
@@ -21,6 +19,10 @@ from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import half_width, t_quantile
 from dpfl.reporting.tables import TableLayout
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Summarise the theory studies' runs: mean risks with intervals, the worst of a family, fitted slopes.
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.integrate import trapezoid
 from scipy.stats import norm
@@ -22,8 +22,12 @@ from dpfl.engine.networks import softmax_regression
 from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
 from dpfl.papers.vandijk2023.reference_run import KEY, epsilon_of, equivalent_mu, run, settings
 from dpfl.papers.vandijk2023.training_figures import LEVEL, LINE_NAMES, STRATEGIES
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Case, ClaimEvidence, difference, interval_cases
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpfl.reporting.results import Results
 
 # Evidence that trained models give, from the data of their figures. Accuracies are compared within a seed.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.tradeoff import Guarantee
 from dpfl.catalog import load
+
+if TYPE_CHECKING:
+    from dpfl.accounting.tradeoff import Guarantee
 
 KEY = "vandijk2023"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpfl.reporting.results import Results
 
 
 def attacks_data(results: Results) -> pd.DataFrame:

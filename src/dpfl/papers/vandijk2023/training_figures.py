@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
@@ -21,6 +18,11 @@ from dpfl.reporting.bounds import at_most
 from dpfl.reporting.display_names import budget_name, count_range, data_name
 from dpfl.reporting.results import ORIGINS, Results, origins
 from dpfl.reporting.statistics import half_width, mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 # Summarise training runs over seeds: means, intervals, and differences within a seed.
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
@@ -28,7 +28,6 @@ from dpfl.files import (
     record_path,
 )
 from dpfl.grid import expansion
-from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.crate import packed
@@ -39,6 +38,9 @@ from dpfl.reporting.engine_report import PAGE
 from dpfl.reporting.pages import DERIVED
 from dpfl.reporting.report_page.contents import Page, contents
 from dpfl.reporting.report_page.render import html, markdown
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Compare what is below results/<scale> with its records, its manifest, and what papers and grid say must exist.
 

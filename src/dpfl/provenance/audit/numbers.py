@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, rdp
@@ -24,7 +24,9 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, WithReplacement
 from dpfl.accounting.tradeoff import curves
 from dpfl.files import parse_json
-from dpfl.provenance.trace import Row
+
+if TYPE_CHECKING:
+    from dpfl.provenance.trace import Row
 
 # Privacy profiles of single steps, ln delta(epsilon) for epsilon >= 0, from their densities: what the audit composes.
 #

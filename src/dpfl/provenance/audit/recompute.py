@@ -7,10 +7,9 @@ import shutil
 import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
-import pandas as pd
 
 from dpfl.catalog import keys, recipe
 from dpfl.files import LONGEST_PAGE, file_sha256, has_bytes, is_inside, record_path
@@ -19,6 +18,9 @@ from dpfl.provenance.record import published_digest
 from dpfl.reporting import claims, display_names, figures, tables
 from dpfl.reporting.pages import DERIVED
 from dpfl.reporting.results import Results, compute_or_placeholder, read_csv, write_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6

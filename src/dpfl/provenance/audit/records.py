@@ -13,20 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.commands import git
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_regular, parse_json, record_path
 from dpfl.grid.expansion import noise_table, run_table
-from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.audit.findings import Audit, Finding, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, interval
 from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, read_record
 from dpfl.provenance.run_identity import training_code
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import CLOCKS, NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Compare the commit, source digest and lock file of every record with the git repository of this source tree.
 

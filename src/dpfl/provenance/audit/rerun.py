@@ -15,9 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from dpfl import experiments, gpu
 from dpfl.data.loading import load_description
@@ -31,6 +29,9 @@ from dpfl.provenance.record import read_record
 from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import Row, number_in, read_rows, same, same_noise
 from dpfl.reporting.results import write_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # State the tolerated differences between a run trained again and the run that was recorded.
 

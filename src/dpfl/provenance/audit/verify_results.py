@@ -15,13 +15,13 @@ from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.provenance.audit import recompute
 from dpfl.provenance.audit.files import check_report_pages
-from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.records import Context, check_commits, check_epsilons, check_records, check_runs
 from dpfl.provenance.record import read_record
 from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import configuration_of, readable_records, require_no_linked_folder
 
 if TYPE_CHECKING:
+    from dpfl.provenance.audit.findings import Audit
     from dpfl.provenance.audit.rerun import Choice
 
 QUICK_SECONDS = 20.0

@@ -9,9 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from dpfl.catalog import dataset_entries, load
 from dpfl.files import is_regular, read_bytes, record_path
@@ -20,6 +18,9 @@ from dpfl.reporting.display_names import data_name, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Origin of a shown number: the command that traces it, and the hash of the record next to its file.
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -16,7 +16,6 @@ from dpfl.catalog import Paper, dataset_entries, load, recipe
 from dpfl.errors import InputError
 from dpfl.files import is_regular, parse_json, read_bytes, record_path
 from dpfl.grid import expansion
-from dpfl.grid.training_job import TrainingJob
 from dpfl.reporting.display_names import EpsilonVerdict, data_name, model_name, with_greek_symbols
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
@@ -45,6 +44,9 @@ from dpfl.reporting.report_page.claim_views import (
 from dpfl.reporting.report_page.picture import Picture, lead_picture
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run, showing
 from dpfl.reporting.tables import TableLayout, readable
+
+if TYPE_CHECKING:
+    from dpfl.grid.training_job import TrainingJob
 
 # Run tables that no commit accounts for, counted from the records next to them.
 

@@ -7,10 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpfl.reporting.display_names import EpsilonVerdict, with_greek_symbols
 from dpfl.reporting.report_page.agreement import JUDGED, Agreement, PrintedNumber, in_words
-from dpfl.reporting.report_page.epsilons import EpsilonStatement
+
+if TYPE_CHECKING:
+    from dpfl.reporting.report_page.epsilons import EpsilonStatement
 
 SIZE = 340.0
 """Side of the square that the marks are in, in units of the picture."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dpfl.errors import InputError
-from dpfl.reporting.report_page.contents import Page, PaperView
 from dpfl.reporting.report_page.epsilons import counts_in_words
 from dpfl.reporting.rules import Verdict
+
+if TYPE_CHECKING:
+    from dpfl.reporting.report_page.contents import Page, PaperView
 
 SCALE = "paper"
 """The scale whose results README.md shows."""

@@ -7,12 +7,15 @@ import hashlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
-from dpfl.reporting.report_page.contents import Page
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words
+
+if TYPE_CHECKING:
+    from dpfl.reporting.report_page.contents import Page
 
 # Write the page and its short form: templates filled with contents, everything escaped, nothing from elsewhere.
 

@@ -134,7 +134,7 @@ def _verbatim(text: str) -> str:
 
 def _configuration() -> str:
     """Every key of the schema: type, default, meaning."""
-    schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+    schema = yaml.safe_load((ROOT / "src/dpfl/schemas/config.schema.yaml").read_text())
     lines = ["# Configuration", "", f"{schema['description']} The defaults are in `config.yaml`.", ""]
     lines += ["| key | values | default | meaning |", "| --- | --- | --- | --- |"]
     lines += list(_keys(schema, ""))

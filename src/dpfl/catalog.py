@@ -22,7 +22,7 @@ PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
 _MODULES = ("tables", "figures", "claims")
 """Modules that every paper has; TABLES and FIGURES are {} where paper.yaml names none."""
-_SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
+_SCHEMA = Path(__file__).parent / "schemas" / "paper.schema.yaml"
 
 
 class UniqueKeys(SafeConstructor):

@@ -1,29 +1,22 @@
-"""Claims of others: verdicts, files, logs, events of dp_accounting, Opacus's registry."""
+"""Claims of others: verdicts, files, logs, events of dp_accounting."""
 
 import json
 import math
-import re
-import warnings
 from dataclasses import fields
 from pathlib import Path
 
 import dp_accounting
 import pytest
-import torch
 from dp_accounting import dp_event as events
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opacus import PrivacyEngine
-from opacus.accountants import PRVAccountant, RDPAccountant, create_accountant
-from opacus.accountants.utils import get_noise_multiplier
+from opacus.accountants import RDPAccountant
 from scipy.stats import norm
-from torch.utils.data import DataLoader, TensorDataset
 
 from dpfl.accounting import external_claims
 from dpfl.accounting.external_claims import (
     SCHEMA,
-    CertifiedAccountant,
     Claim,
     ClaimVerdict,
     Entry,
@@ -36,10 +29,9 @@ from dpfl.accounting.external_claims import (
     poisson_phases,
     read_json,
     read_rows,
-    register,
     sampler_named,
 )
-from dpfl.accounting.guarantees import Guarantee, Phase, guarantee, guarantee_of_phases
+from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.samplers import (
     SAMPLERS,
     BallsInBins,
@@ -473,93 +465,3 @@ def test_the_interval_agrees_with_their_accountant(parts):
     # Theirs is pessimistic: never below the truth, above it by its grid of 1e-4.
     assert found.lower <= theirs * (1 + 1e-6) + 1e-9
     assert theirs <= found.upper * (1 + 1e-3) + 2e-3
-
-
-# The accountant in Opacus's registry: a private training by its name, and its numbers against Opacus's own.
-
-PAGE = Path(__file__).parents[2] / "docs/howto/opacus.md"
-
-
-@pytest.fixture
-def registered():
-    """Register the accountant; Opacus warns of its generators and hooks."""
-    register()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def private_training(engine: PrivacyEngine, **settings) -> None:
-    """Train a linear model for two epochs on 100 records in batches of 10."""
-    generator = torch.Generator().manual_seed(0)
-    data = TensorDataset(torch.randn(100, 3, generator=generator), torch.zeros(100, 1))
-    model = torch.nn.Linear(3, 1)
-    model, optimizer, loader = engine.make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=DataLoader(data, batch_size=10),
-        max_grad_norm=1.0,
-        **settings,
-    )
-    for _ in range(2):
-        for inputs, targets in loader:
-            optimizer.zero_grad()
-            torch.nn.functional.mse_loss(model(inputs), targets).backward()
-            optimizer.step()
-
-
-@pytest.mark.usefixtures("registered")
-def test_an_engine_trains_with_it_by_name():
-    engine = PrivacyEngine(accountant="dpfl_pld")
-    private_training(engine, noise_multiplier=1.3)
-    assert engine.accountant.history == [(1.3, 0.1, 20)]
-    proven = guarantee(Poisson(0.1), noise_multiplier=1.3, steps=20, delta=1e-5).upper
-    assert engine.get_epsilon(1e-5) == proven
-
-
-@pytest.mark.usefixtures("registered")
-def test_the_example_of_the_page_runs():
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL).group(1)
-    names: dict = {}
-    exec(code, names)
-    assert 0 < names["epsilon"] < 3
-
-
-@pytest.mark.usefixtures("registered")
-def test_it_is_not_above_theirs_and_not_below_the_pair():
-    for history in ([(1.1, 0.01, 1000)], [(1.0, 0.02, 200), (2.0, 0.05, 300)]):
-        ours, rdp, prv = CertifiedAccountant(), RDPAccountant(), PRVAccountant()
-        for accountant in (ours, rdp, prv):
-            accountant.history = list(history)
-        epsilon = ours.get_epsilon(1e-5)
-        assert epsilon < rdp.get_epsilon(1e-5)
-        # PRV errs by 0.01 at most, upwards.
-        assert prv.get_epsilon(1e-5) - 0.021 < epsilon < prv.get_epsilon(1e-5) + 1e-4
-
-
-@pytest.mark.usefixtures("registered")
-def test_steps_join_and_state_comes_back():
-    accountant = create_accountant("dpfl_pld")
-    assert (len(accountant), accountant.get_epsilon(1e-5)) == (0, 0.0)
-    for noise in (1.0, 1.0, 2.0):
-        accountant.step(noise_multiplier=noise, sample_rate=0.1)
-    assert accountant.history == [(1.0, 0.1, 2), (2.0, 0.1, 1)] and len(accountant) == 3  # steps, as IAccountant says
-    again = create_accountant("dpfl_pld")
-    again.load_state_dict(accountant.state_dict())
-    assert again.get_epsilon(1e-5) == accountant.get_epsilon(1e-5)
-
-
-@pytest.mark.usefixtures("registered")
-def test_a_step_without_noise_has_no_guarantee():
-    accountant = CertifiedAccountant()
-    accountant.step(noise_multiplier=0.0, sample_rate=0.1)
-    assert accountant.get_epsilon(1e-5) == math.inf
-
-
-@pytest.mark.usefixtures("registered")
-def test_opacus_calibrates_with_it():
-    settings = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.05, "steps": 50}
-    noise = get_noise_multiplier(**settings, accountant="dpfl_pld", epsilon_tolerance=0.1)
-    spent = guarantee(Poisson(0.05), noise_multiplier=noise, steps=50, delta=1e-5).upper
-    assert 1.9 <= spent <= 2.0
-    assert noise < get_noise_multiplier(**settings, accountant="rdp")

@@ -36,6 +36,26 @@ def test_the_accountants_alone_say_how_to_get_the_other_commands(monkeypatch):
     assert "No such command" in CliRunner().invoke(app, ["no-such-command"]).output
 
 
+ALONE = """
+import sys
+from importlib.machinery import PathFinder
+found, absent = PathFinder.find_spec, {"torch", "opacus", "matplotlib", "snakemake"}
+PathFinder.find_spec = lambda name, *rest: None if name in absent else found(name, *rest)
+from dpfl.cli import main
+sys.argv = ["dpfl", *sys.argv[1:]]
+main()
+"""
+
+
+def test_the_accountants_alone_need_neither_torch_nor_opacus(tmp_path):
+    (tmp_path / "log.csv").write_text("noise_multiplier,sample_rate,num_steps\n1.1,0.01,1000\n")
+    question = ["--sampler", "poisson", "--sample-rate", "0.01", "--noise-multiplier", "1.1", "--steps", "100"]
+    asked = ["account", *question, "--delta", "1e-5", "--claimed-epsilon", "3"]
+    for words in (asked, ["check", "log.csv", "--sampler", "poisson", "--delta", "1e-5", "--claimed-epsilon", "9"]):
+        done = subprocess.run([sys.executable, "-c", ALONE, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0 and "proven" in done.stdout, done.stderr
+
+
 COMMANDS = [
     "data fetch",
     "data arrays",

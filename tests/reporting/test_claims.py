@@ -41,7 +41,7 @@ from dpfl.reporting.rules import (
 
 RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s"}
 VALUES = [1.0, 1.2, 0.9]
-SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
+SCHEMA = Path(__file__).parents[2] / "src" / "dpfl" / "schemas" / "paper.schema.yaml"
 
 
 def not_run(results: Results) -> ClaimEvidence:

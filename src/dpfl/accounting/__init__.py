@@ -26,7 +26,8 @@ Modules
     shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
     local_privacy   lowy2021: record-level privacy of silos, its rates (4) to (13), and the rounds of its theorems
     statements      mechanisms, and privacy statements: all that an epsilon rests on
-    external_claims claims of others: files, logs, events of dp_accounting, an accountant for Opacus; `dpfl check`
+    external_claims claims of others: files, logs, events of dp_accounting; `dpfl check`
+    opacus_accountant   an accountant for Opacus's registry; needs torch
     vectors         reference values of closed forms and epsilons, with their sources
 
 >>> from dpfl.accounting import Poisson, guarantee

@@ -1,4 +1,4 @@
-"""Judge claims of others: files of claims, events of dp_accounting, Opacus's accountants, logs of runs.
+"""Judge claims of others: files of claims, events of dp_accounting, logs of runs.
 
 Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, each complete.
 
@@ -12,16 +12,6 @@ Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, eac
 `neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made. For
 the observer last_iterate `convex` may state the problem, with the fields of `ConvexProblem`: {"smoothness": 1,
 "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}.
-
-An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
-
-    from opacus import PrivacyEngine
-    from dpfl.accounting.external_claims import register
-    register()
-    engine = PrivacyEngine(accountant="dpfl_pld")
-    model, optimizer, loader = engine.make_private_with_epsilon(...)
-
-Opacus loads torch: nothing else here imports this module.
 
 Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them. A log is one of:
 
@@ -38,7 +28,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -48,7 +37,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dp_accounting import dp_event as events
-from opacus.accountants import IAccountant, register_accountant
 
 from dpfl import accounting
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
@@ -114,62 +102,6 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
             yield WithReplacement(event.sample_size, event.source_dataset_size), inner.noise_multiplier, count
         case _:
             raise ValueError(f"event {event!r} is not known here; known are {KNOWN}")
-
-
-# An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
-
-MECHANISM = "dpfl_pld"
-"""Its name in Opacus's registry."""
-
-
-class CertifiedAccountant(IAccountant):
-    """Opacus's accountant by pessimistic PLDs, composed over all phases of a training, rounding counted in.
-
-    Guarantee: (get_epsilon(delta), delta)-DP under add_or_remove, and so zero_out, against an observer of every step,
-    for batches drawn as Poisson samples: `make_private` draws these by default; with poisson_sampling=False the
-    number does not hold, as with every accountant of Opacus.
-    Source: `guarantee_of_phases`.
-    """
-
-    def __init__(self) -> None:
-        self.history: list[tuple[float, float, int]] = []
-
-    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        """Count one step."""
-        steps = 1
-        if self.history and tuple(self.history[-1][:2]) == (noise_multiplier, sample_rate):
-            steps += self.history.pop()[2]
-        self.history.append((noise_multiplier, sample_rate, steps))
-
-    def get_epsilon(self, delta: float, **options: Any) -> float:
-        """Return epsilon at `delta` of all steps so far; inf where one was without noise.
-
-        `options` of other accountants are left alone: this one has none. Raises ValueError naming delta.
-        """
-        if any(noise == 0 for noise, _, _ in self.history):
-            return math.inf
-        if not self.history:
-            return 0.0
-        # The upper end is every observer's; for one of the model alone no lower end is computed, half of the work.
-        question = {"delta": delta, "neighbouring": Neighbouring.ADD_OR_REMOVE, "observer": Observer.LAST_ITERATE}
-        return guarantee_of_phases(poisson_phases(self.history), **question).upper
-
-    def __len__(self) -> int:
-        """Return the number of steps so far, as `IAccountant` defines it; Opacus's own accountants count entries."""
-        return sum(steps for _, _, steps in self.history)
-
-    @classmethod
-    def mechanism(cls) -> str:
-        """Return its name in the registry."""
-        return MECHANISM
-
-
-def register() -> None:
-    """Make `PrivacyEngine(accountant="dpfl_pld")` and `create_accountant("dpfl_pld")` known to Opacus.
-
-    Source: the definition of Opacus's registry. Calling it again changes nothing.
-    """
-    register_accountant(MECHANISM, CertifiedAccountant, force=True)
 
 
 # A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.

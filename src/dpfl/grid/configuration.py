@@ -107,7 +107,7 @@ def load_mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-_SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
+_SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 
 
 def schema() -> dict[str, Any]:

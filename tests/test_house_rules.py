@@ -14,7 +14,17 @@ TWICE = {"Gaussian", "Guarantee"}
 """Classes of dpfl.accounting.tradeoff, named before."""
 
 WHOLE = {  # tests of several files, of the whole, or of what is no source
-    "": ["docs", "environment", "example_experiment", "house_rules", "makefile", "sixth_paper"],
+    "": [
+        "docs",
+        "environment",
+        "example_experiment",
+        "house_rules",
+        "issue_pages",
+        "makefile",
+        "notebooks",
+        "package",
+        "sixth_paper",
+    ],
     "accounting": ["examples", "extremes", "public_face", "sources", "wrong_arguments"],
     "accounting/contraction": ["monte_carlo", "simulation"],
     "accounting/tradeoff": ["dpsgd_runs"],
@@ -25,7 +35,17 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
     "papers": ["claims", "errata", "partial_grids", "tables"],
     "reporting/report_page": ["browser"],
     "slurm": ["slurm", "slurm_batches"],
-    "workflow": ["batches", "faults", "quoting", "report", "reruns", "shipped_results", "workers", "workflow"],
+    "workflow": [
+        "batches",
+        "faults",
+        "module",
+        "quoting",
+        "report",
+        "reruns",
+        "shipped_results",
+        "workers",
+        "workflow",
+    ],
 }
 LONGEST = 700
 """Lines of the tests of one source file from which they may be split by subject."""

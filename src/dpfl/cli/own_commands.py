@@ -127,12 +127,13 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     [row], clients = run.runs.to_dict("records"), run.clients
     sizes = clients["records"]
     counts = f"{len(data.train_y)} training and {len(data.test_y)} test records"
+    rounds = f"{settings.rounds} rounds of {settings.local_epochs} local epochs, every client weighs the same"
     steps = f"learning rate {settings.learning_rate:g}, momentum {settings.momentum:g}"
     facts = {
         "Data": f"{data.name}: {data.classes} classes, {counts}; SHA-256 {data.sha256}",
         "Clients": f"{settings.clients}, divided by {settings.partition}; {sizes.min()} to {sizes.max()} records each",
         "Model": f"{model.path}: {len(model.initial)} parameters; SHA-256 of its source {model.source_sha256 or '-'}",
-        "Training": f"federated averaging: {settings.rounds} rounds of {settings.local_epochs} local epochs, every client weighs the same; {steps}",
+        "Training": f"federated averaging: {rounds}; {steps}",
         "Accuracy": f"{row['accuracy_pct']:.2f} % of the test records after the last round ({row['status']})",
         **statement_facts(row, settings.epsilon),
         "Cite": f"dpfl {__version__} (commit and versions: runs.csv.record.json); DP-SGD: {_DPSGD}",

@@ -83,7 +83,12 @@ def _npz(path: Path) -> dict[str, NDArray]:
             if names not in (set(_WHOLE), set(_PARTS)):
                 found = ", ".join(sorted(names)) or "nothing"
                 raise InputError(f"{path} holds {found}; it must hold {', '.join(_WHOLE)} or {', '.join(_PARTS)}")
-            return {name: archive[name] for name in names}
+            arrays = {name: archive[name] for name in names}
+            if not all(
+                isinstance(array, np.ndarray) for array in arrays.values()
+            ):  # numpy gives other content as bytes
+                raise ValueError("a member is no array")
+            return arrays
     except InputError:
         raise
     except (*_DAMAGED, AttributeError, TypeError) as error:  # the last two: a single array, which has no names

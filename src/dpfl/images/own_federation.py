@@ -217,16 +217,15 @@ def weakest(known: list[PrivacyStatement]) -> PrivacyStatement:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """A module at its initial weights, in single precision, with its import path and the hash of its source file."""
+    """A module in single precision, with its import path, the hash of its source file and its initial weights, (size,).
+
+    Training leaves the module's own parameters as they are.
+    """
 
     path: str
     source_sha256: str
     module: nn.Module
-
-    @property
-    def initial(self) -> Tensor:
-        """The initial weights as one vector."""
-        return ParameterVector.of(self.module).flatten(dict(self.module.named_parameters())).detach()
+    initial: Tensor
 
 
 def load_model(path: str, seed: int) -> OwnModel:
@@ -244,33 +243,43 @@ def load_model(path: str, seed: int) -> OwnModel:
         raise InputError(f"model is {path!r}; it must be an import path, as my_module:Net")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    with _foreign(f"{path} cannot be imported"):
+    with _drawing(seed), _foreign(f"{path} cannot be imported"):
         imported = import_module(home)
         make = imported
         for part in name.split("."):
             make = getattr(make, part)
     if isinstance(make, nn.Module) or not callable(make):
         raise InputError(f"model: {path} must be a class of modules, or a function that makes one")
-    first, second = (_made(make, path, seed) for _ in range(2))
-    layout = ParameterVector.of(first)
-    if not layout.size:
+    (first, initial), (_, again) = (_made(make, path, seed) for _ in range(2))
+    if not len(initial):
         raise InputError(f"model: {path} has no parameters to train")
-    if not torch.equal(*(layout.flatten(dict(each.named_parameters())) for each in (first, second))):
+    if not torch.equal(initial, again):
         raise InputError(
             f"model: {path} draws its initial weights by another generator than torch's; use torch.nn.init"
         )
     file = Path(inspect.getsourcefile(imported) or "") if hasattr(imported, "__file__") else Path()
-    return OwnModel(path, file_sha256(file) if file.is_file() else "", first)
+    return OwnModel(path, file_sha256(file) if file.is_file() else "", first, initial)
 
 
-def _made(make: Callable[[], Any], path: str, seed: int) -> nn.Module:
-    """Return a fresh module, its weights drawn at the address of the initial model."""
-    with torch.random.fork_rng(devices=[]), _foreign(f"{path} cannot be called without arguments"):
-        torch.default_generator.manual_seed(address_key(seed, "initial_model") % 2**63)
+def _made(make: Callable[[], Any], path: str, seed: int) -> tuple[nn.Module, Tensor]:
+    """Return a fresh module with its initial weights."""
+    with _drawing(seed), _foreign(f"{path} cannot be called without arguments"):
         module = make()
-    if not isinstance(module, nn.Module):
-        raise InputError(f"model: {path} makes a {type(module).__name__}, no torch.nn.Module")
-    return module.float()
+        if not isinstance(module, nn.Module):
+            raise InputError(f"model: {path} makes a {type(module).__name__}, no torch.nn.Module")
+        module = module.float()
+        parameters = {name: value.detach() for name, value in module.named_parameters()}
+        if not parameters:
+            return module, torch.empty(0)
+        return module, ParameterVector.of(module).flatten(parameters).clone()
+
+
+@contextmanager
+def _drawing(seed: int) -> Iterator[None]:
+    """Set torch's generator to the address of the initial model for a while."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(address_key(seed, "initial_model") % 2**63)
+        yield
 
 
 @contextmanager

@@ -267,11 +267,13 @@ def _made(make: Callable[[], Any], path: str, seed: int) -> tuple[nn.Module, Ten
         module = make()
         if not isinstance(module, nn.Module):
             raise InputError(f"model: {path} makes a {type(module).__name__}, no torch.nn.Module")
-        module = module.float()
-        parameters = {name: value.detach() for name, value in module.named_parameters()}
+        parameters = dict(module.named_parameters())
+        if lazy := [name for name, value in parameters.items() if nn.parameter.is_lazy(value)]:
+            raise InputError(f"model: {path} has {lazy[0]}, whose size is not known yet: use no lazy layer")
         if not parameters:
             return module, torch.empty(0)
-        return module, ParameterVector.of(module).flatten(parameters).clone()
+        module = module.float()
+        return module, ParameterVector.of(module).flatten(dict(module.named_parameters())).detach().clone()
 
 
 @contextmanager

@@ -288,6 +288,7 @@ def test_calibrated_noise_proves_the_epsilon_and_hardly_more(sampler):
 def test_clients_of_other_sizes_have_their_own_noise_and_the_weakest_speaks_for_all():
     found = stated([40, 400, 10], sampler="poisson", epsilon=None, noise_multiplier=2.0)
     assert [each.steps for each in found] == [12, 92, 4]
+    assert found[2].sampler == Poisson(1.0)  # fewer records than a batch
     uppers = [each.guarantee.upper for each in found]
     assert weakest(found).guarantee.upper == max(uppers) and len(set(uppers)) == 3
     # The noise of the same epsilon falls with the number of records, for the rate does.

@@ -32,7 +32,9 @@ _NOTES = (
     "Accuracies are measured on the test records without noise. The epsilon does not cover these records.",
     "The epsilon is that of one run. To try other settings on the same records spends more.",
 )
-_EACH = "Each client has the noise of its own sampling rate and steps; clients.csv has every client's statement."
+_WEAKEST = (
+    "The facts of privacy are those of the client with the largest proven epsilon; clients.csv has every client's."
+)
 _DPSGD = "https://arxiv.org/abs/1607.00133"
 
 
@@ -140,7 +142,8 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     }
     notes = list(_NOTES)
     if sizes.nunique() > 1 and row["noise_multiplier"]:
-        notes.insert(0, f"This is the client with the largest proven epsilon. {_EACH}")
+        noise = clients["privacy_noise_multiplier"]
+        notes.insert(0, f"{_WEAKEST} Noise multipliers are {noise.min():.6g} to {noise.max():.6g}.")
     if row["noise_multiplier"] and settings.delta * sizes.max() >= 1:
         notes.insert(0, f"delta is not below 1/{sizes.max()}: to publish one record in clear would be as private.")
     return card("Privacy of this run", facts, notes)

@@ -170,7 +170,7 @@ def statements(
     for done, records in enumerate(sizes):
         progress(done, len(sizes))
         batches, steps = settings.batches(records), settings.steps(records)
-        sampler = _accounted(batches)
+        sampler = FullBatch() if settings.sampler is Sampling.FULL else _accounted(batches)
         run = {"steps": steps, "delta": settings.delta, "neighbouring": settings.neighbouring}
         noise = 0.0
         note = f"divisor {batches.divisor}"
@@ -200,7 +200,7 @@ def _least_noise(
 def _accounted(batches: BatchSampler) -> Sampler:
     """Return what an accountant knows of how batches are drawn."""
     if batches.sampling is Sampling.POISSON:
-        return FullBatch() if batches.steps_per_epoch == 1 else Poisson(batches.sample_rate)
+        return Poisson(batches.sample_rate)
     if batches.sampling is Sampling.BALLS_IN_BINS:
         return BallsInBins(batches.steps_per_epoch)
     kind = ShuffledEpochs if batches.sampling is Sampling.SHUFFLED else FixedBatches
@@ -332,7 +332,7 @@ _TRIED = 3
 
 @dataclass(frozen=True)
 class OwnRun:
-    """What a run gives: its run table of one row, a row a client with its statement, and the averaged model."""
+    """Result of a run: its run table of one row, a row a client with its statement, and the averaged model."""
 
     runs: pd.DataFrame
     clients: pd.DataFrame

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpfl.data.loading import TableData
-from dpfl.data.partition import DigitPairs, Split, client_blocks, random_shares, split
+from dpfl.data.partition import (
+    DigitPairs,
+    Split,
+    client_blocks,
+    dirichlet_shares,
+    label_shards,
+    random_shares,
+    split,
+)
 from dpfl.errors import InputError
 
 
@@ -216,3 +224,53 @@ def test_what_cannot_be_dealt_is_named():
     for digits in (0, 1, 3):
         with pytest.raises(InputError, match=f"digits is {digits}"):
             pairs(Split.PUBLISHED, digits=digits)
+
+
+# Shares that depend on the labels.
+
+
+@pytest.mark.parametrize("deal", [lambda *a: label_shards(*a, 3, 5), lambda *a: dirichlet_shares(*a, 2.0, 5)])
+def test_every_record_is_some_clients_once_and_a_seed_decides(deal):
+    labels = np.arange(1003) % 7
+    shares = deal(labels, 4)
+    assert len(shares) == 4 and sorted(np.concatenate(shares).tolist()) == list(range(1003))
+    assert all(np.array_equal(one, other) for one, other in zip(shares, deal(labels, 4), strict=True))
+
+
+def test_a_client_has_as_many_labels_as_shards_and_shards_fall_as_permutations_do():
+    labels, clients, shards = np.random.default_rng(0).permutation(np.repeat(np.arange(8), 10)), 4, 2
+    dealt = [label_shards(labels, clients, shards, seed) for seed in range(2000)]
+    kinds = [[np.unique(labels[share]).tolist() for share in shares] for shares in dealt]
+    assert all(len(share) == 20 for shares in dealt for share in shares)
+    assert all(sorted(itertools.chain(*own)) == list(range(8)) for own in kinds)  # a shard is a label here
+    # Client 0's pair is uniform among 28: a false alarm of 1e-6.
+    pairs = [tuple(own[0]) for own in kinds]
+    counts = [pairs.count(pair) for pair in itertools.combinations(range(8), 2)]
+    assert stats.chisquare(counts).pvalue > 1e-6
+    # Within a label the records of a shard are random: with two shards a label, each record is in the first half often.
+    halves = np.array([np.isin(np.arange(40), label_shards(np.zeros(40, int), 2, 1, seed)[0]) for seed in range(2000)])
+    # 40 binomial counts, each beyond its bounds with a chance of 1e-6 / 40 (Bonferroni).
+    low, high = stats.binom.interval(1 - 1e-6 / 40, 2000, 0.5)
+    assert ((halves.sum(0) >= low) & (halves.sum(0) <= high)).all()
+
+
+@pytest.mark.parametrize("concentration", [0.5, 3.0])
+def test_a_clients_part_of_a_label_has_the_marginals_of_a_dirichlet_law(concentration):
+    clients, each = 3, 20000
+    labels = np.repeat([0, 1], each)
+    parts = np.empty((300, 2, clients))
+    for seed in range(300):
+        shares = dirichlet_shares(labels, clients, concentration, seed)
+        parts[seed] = [[(labels[share] == label).sum() / each for share in shares] for label in (0, 1)]
+    # Beta(a, (K - 1) a) up to the rounding to whole records, 1 / 20000; a false alarm of 6e-6 over all six.
+    law = stats.beta(concentration, (clients - 1) * concentration)
+    assert all(stats.kstest(parts[:, label, client], law.cdf).pvalue > 1e-6 for label in (0, 1) for client in range(3))
+    # Labels are independent: the correlation of 300 pairs exceeds 0.28 with a chance of 1e-6.
+    assert abs(np.corrcoef(parts[:, 0, 0], parts[:, 1, 0])[0, 1]) < 0.28
+
+
+def test_shares_by_label_that_leave_a_client_without_records_are_refused():
+    with pytest.raises(InputError, match=r"dirichlet:0\.001 leaves client \d of 5 without records; take fewer"):
+        dirichlet_shares(np.arange(100) % 2, 5, 0.001, 0)
+    with pytest.raises(InputError, match="5 clients with 3 shards each need more than 14 records"):
+        label_shards(np.zeros(14, int), 5, 3, 0)

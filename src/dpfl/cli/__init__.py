@@ -19,6 +19,7 @@ from dpfl.errors import InputError, printable
 if PIPELINE:
     from dpfl.cli import (  # noqa: F401
         data_commands,
+        own_commands,
         paper_commands,
         provenance_commands,
         report_commands,

@@ -1,4 +1,4 @@
-"""Divide the training records among clients: at random, in blocks of a sorted table, by pairs of digits.
+"""Divide the training records among clients: at random, by labels, in blocks of a sorted table, by pairs of digits.
 
 Blocks are heterogeneous clients: contiguous blocks of a table sorted by its target, split into train and test in each
 trial, the protocol of lowy2021's insurance regression (Fig. 2). Pairs are the protocol of its MNIST experiment, and a
@@ -51,6 +51,57 @@ def random_shares(
         return [generator(seed, "partition", client).permutation(records)[:size] for client, size in enumerate(sizes)]
     order = generator(seed, "partition").permutation(records)
     return np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
+
+
+# Shares that depend on the labels: what makes clients differ in one's own data.
+
+_SHARDS_STEP, _DIRICHLET_STEP = 1, 2
+"""Steps of the address (seed, "partition") whose step 0 draws shares at random."""
+
+
+def label_shards(labels: NDArray[np.int64], clients: int, shards: int, seed: int) -> list[NDArray[np.int64]]:
+    """Return, for each client, the indices of its records: `shards` shards of the records sorted by `labels` (n,).
+
+    The records, in random order within a label, are cut into clients * shards pieces whose sizes differ by 1 at most;
+    every client has as many of them, at random. Every record is some client's. Raises InputError where there are more
+    shards than records. Source: mcmahan2017, section 3.
+    """
+    clients, shards = integer("clients", clients, at_least=1), integer("shards", shards, at_least=1)
+    if clients * shards > len(labels):
+        raise InputError(f"partition: {clients} clients with {shards} shards each need more than {len(labels)} records")
+    draw = generator(seed, "partition", step=_SHARDS_STEP)
+    order = draw.permutation(len(labels))
+    pieces = np.array_split(order[np.argsort(labels[order], kind="stable")], clients * shards)
+    hands = draw.permutation(clients * shards).reshape(clients, shards)
+    return [np.concatenate([pieces[piece] for piece in hand]) for hand in hands]
+
+
+def dirichlet_shares(
+    labels: NDArray[np.int64], clients: int, concentration: float, seed: int
+) -> list[NDArray[np.int64]]:
+    """Return, for each client, the indices of its records: each label's are dealt in proportions of a Dirichlet law.
+
+    A label's proportions follow the symmetric Dirichlet law over clients with parameter `concentration` > 0: small ones
+    give a label to few clients, large ones divide it evenly. Its records, in random order, are cut there, rounded down.
+    Every record of `labels` (n,) is some client's. Raises InputError where a client is left without a record.
+    Source: yurochkin2019, section 4.
+    """
+    clients = integer("clients", clients, at_least=1)
+    concentration = real("concentration", concentration, above=0)
+    draw = generator(seed, "partition", step=_DIRICHLET_STEP)
+    hands: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        places = draw.permutation(np.flatnonzero(labels == label))
+        ends = np.cumsum(draw.dirichlet(np.full(clients, concentration)))[:-1]
+        for hand, piece in zip(hands, np.split(places, (ends * len(places) + _ROUNDING).astype(int)), strict=True):
+            hand.append(piece)
+    shares = [np.concatenate(hand) for hand in hands]
+    if empty := [client for client, share in enumerate(shares) if not len(share)]:
+        raise InputError(
+            f"partition: dirichlet:{concentration:g} leaves client {empty[0]} of {clients} without records; take fewer "
+            "clients, a larger parameter or another seed"
+        )
+    return shares
 
 
 Array = NDArray[np.float64]

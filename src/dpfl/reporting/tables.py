@@ -15,7 +15,17 @@ from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import write_atomically
 from dpfl.reporting import display_names
 from dpfl.reporting.display_names import model_name, with_greek_symbols
-from dpfl.reporting.results import NotRunError, Results, compute_or_placeholder, read_csv, refuse_not_run, write_table
+from dpfl.reporting.privacy_card import table_card
+from dpfl.reporting.results import (
+    ORIGIN,
+    ORIGINS,
+    NotRunError,
+    Results,
+    compute_or_placeholder,
+    read_csv,
+    refuse_not_run,
+    write_table,
+)
 
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _SIGNED_ZERO = re.compile(r"(?<![\w.])[-+−](0(?:\.0+)?)(?![\d.])")
@@ -56,12 +66,27 @@ class TableRecipe:
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
-    """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
+    """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first.
+
+    A table that says which private runs it is made of has a privacy card too, <folder>/<paper>_<name>.privacy.md.
+    """
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
     data = compute_or_placeholder(made.data, results)
     write_table(data, csv)
-    return [csv, *write_pages(paper, name, csv)]
+    paths = [csv, *write_pages(paper, name, csv)]
+    place = csv.with_suffix(".privacy.md")
+    if ORIGINS in data and (card := table_card(paper, name, _made_of(data, results.runs(paper)))):
+        write_atomically(place, card)
+        return [*paths, place]
+    place.unlink(missing_ok=True)  # of runs that are no longer there
+    return paths
+
+
+def _made_of(data: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs that a table's rows were made of."""
+    named = {origin for cell in data[ORIGINS] for origin in str(cell).split()}
+    return runs[runs[ORIGIN].isin(named)] if ORIGIN in runs else runs
 
 
 def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:

@@ -84,11 +84,11 @@ def _compare_all(report: Audit, root: Path, path: Path, made: list[Path], record
     if not all(_is_copy(there, again) for again, there in data):
         report.notes.append(f"{path.relative_to(root)} differs in last digits: its pages are compared with it")
         made = _shown_again(data, made, record)
-    pages = {again.suffix: again for again in made if again.suffix != ".csv"}
+    pages = {again.name: again for again in made if again.suffix != ".csv"}
     for there in (root / output["path"] for output in record["outputs"]):
         # A page of a kind that is no longer made has its hash alone; a derived page need not be there.
-        if there.suffix in pages and is_inside(there, root, path.parents[1]):
-            _compare(report, root, there, pages[there.suffix], record)
+        if there.name in pages and is_inside(there, root, path.parents[1]):
+            _compare(report, root, there, pages[there.name], record)
 
 
 def _shown_again(data: list[tuple[Path, Path]], made: list[Path], record: dict[str, Any]) -> list[Path]:

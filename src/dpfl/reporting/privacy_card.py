@@ -1,0 +1,121 @@
+"""Privacy cards of a run or of a table's private cells: in plain English an epsilon, and all that it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from dpfl import __version__
+from dpfl.accounting.neighbouring import Neighbouring, Observer
+from dpfl.catalog import load
+from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import data_name, epsilon_verdict, model_name, with_greek_symbols
+
+_RELATIONS = {
+    Neighbouring.ADD_OR_REMOVE: "one record more or one fewer",
+    Neighbouring.REPLACE_ONE: "one record becomes another",
+    Neighbouring.ZERO_OUT: "one record's contribution becomes zero; the number of records is public",
+}
+_OBSERVERS = {
+    Observer.EVERY_STEP: "sees the model after every step, and knows all other records",
+    Observer.LAST_ITERATE: "sees the last model only, and knows all other records",
+    Observer.ROUND_ENDS: "sees the model after every round, and knows all other records",
+}
+
+
+def card(title: str, facts: Mapping[str, str], notes: Sequence[str], epsilons: pd.DataFrame | None = None) -> str:
+    """Return a card as Markdown: its title, a row a fact, a table of several epsilons, and notes."""
+    parts = [f"**{title}**", _markdown(pd.DataFrame({"what": list(facts), "value": list(facts.values())}))]
+    parts += [] if epsilons is None else [_markdown(epsilons)]
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+
+
+def _markdown(body: pd.DataFrame) -> str:
+    return body.to_markdown(index=False, disable_numparse=True)
+
+
+def statement_facts(stated: Mapping[str, Any], claimed: float | None) -> dict[str, str]:
+    """Return the facts of a privacy statement, given by its columns `privacy_...`, and what becomes of a claim.
+
+    Proven epsilons are rounded up, exceeded ones down. `claimed` is None, nan or inf where nothing is claimed.
+    """
+    own = {name.removeprefix("privacy_"): value for name, value in stated.items() if name.startswith("privacy_")}
+    proven, exceeded, noise = own["epsilon_proven"], own["epsilon_refuted"], own["noise_multiplier"]
+    known = claimed is not None and math.isfinite(claimed)
+    verdict = epsilon_verdict(claimed, proven, exceeded) if known else ""
+    clipped = "nothing is clipped" if math.isinf(own["clip_norm"]) else f"clip norm {own['clip_norm']:g}"
+    return {
+        "Mechanism": f"DP-SGD: Gaussian noise on a batch's sum of gradients; {clipped}; noise multiplier {noise:.6g}"
+        if noise
+        else f"no noise: no privacy; {clipped}",
+        "Sampler": f"{_words(own['sampling'])}; a step uses a record with probability {own['sample_rate']:.4g}",
+        "Noisy steps": f"{own['steps']}",
+        "Neighbouring data": f"{_words(own['neighbouring'])}: {_RELATIONS[Neighbouring(own['neighbouring'])]}",
+        "Adversary": _OBSERVERS[Observer(own["observer"])],
+        "delta": f"{own['delta']:g}",
+        "epsilon, claimed": f"{claimed:.6g} ({verdict})" if known else "none",
+        "epsilon, proven": f"at most {at_most(proven)}, by: {own['proven_by']}" if proven < math.inf else "none",
+        "epsilon, exceeded": f"at least {at_least(exceeded)}, by: {own['refuted_by']}" if exceeded else "none is known",
+    }
+
+
+_SETTING = [
+    "privacy_sampling", "epsilon", "privacy_epsilon_proven", "privacy_epsilon_refuted", "privacy_clip_norm",
+    "privacy_noise_multiplier", "privacy_steps", "privacy_records", "privacy_delta", "privacy_neighbouring",
+    "privacy_observer",
+]  # fmt: skip
+_PUBLIC = "Data and seeds are public: the epsilons are those of the method, and no record is protected by these runs."
+
+
+def table_card(paper: str, name: str, runs: pd.DataFrame) -> str | None:
+    """Return the card of a paper's table that was made of `runs`, rows of its run tables; None if none is private.
+
+    It has a row for each different private setting, with the epsilon that the paper claims for it.
+    """
+    if "epsilon" not in runs:
+        return None
+    own = runs[(runs["epsilon"] < math.inf) & (runs["privacy_noise_multiplier"] > 0)]
+    if own.empty:
+        return None
+    facts, settings = load(paper), own.drop_duplicates(_SETTING).sort_values(_SETTING, kind="stable")
+    data = own[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
+    rows = [
+        {
+            "sampler": _words(row["privacy_sampling"]),
+            "ε claimed": f"{row['epsilon']:g}",
+            "proven": at_most(row["privacy_epsilon_proven"]),
+            "exceeded": at_least(row["privacy_epsilon_refuted"]),
+            "the claim is": epsilon_verdict(
+                row["epsilon"], row["privacy_epsilon_proven"], row["privacy_epsilon_refuted"]
+            ),
+            "clip norm": f"{row['privacy_clip_norm']:g}",
+            "noise multiplier": f"{row['privacy_noise_multiplier']:.5g}",
+            "steps": f"{row['privacy_steps']:.0f}",
+            "records of a client": f"{row['privacy_records']:.0f}",
+            "δ": f"{row['privacy_delta']:g}",
+            "neighbouring": _words(row["privacy_neighbouring"]),
+            "adversary sees": _words(row["privacy_observer"]),
+        }
+        for row in settings.to_dict("records")
+    ]
+    shown = {
+        "Table": with_greek_symbols(facts.tables[name]["title"]),
+        "Paper": f"{facts.authors}: {facts.title}. {facts.published}. {facts.url}",
+        "Data": "; ".join(data_name(dataset, stand_in) for dataset, stand_in in data),
+        "Model": ", ".join(dict.fromkeys(map(model_name, own["model"]))) if "model" in own else "-",
+        "Runs": f"{len(own)} with noise, of {len(runs)}",
+        "Neighbouring data": "; ".join(
+            f"{_words(each)}: {_RELATIONS[Neighbouring(each)]}" for each in sorted(set(own["privacy_neighbouring"]))
+        ),
+        "Adversary": "; ".join(_OBSERVERS[Observer(each)] for each in sorted(set(own["privacy_observer"]))),
+        "Cite": f"the paper, and dpfl {__version__} for the epsilons that are proven and exceeded",
+    }
+    notes = [*(f"Of some runs: {note}." for note in sorted(set(own["privacy_note"])) if note), _PUBLIC]
+    return card(f"Privacy of {paper}, {name}", shown, notes, pd.DataFrame(rows))
+
+
+def _words(name: str) -> str:
+    return str(name).replace("_", " ")

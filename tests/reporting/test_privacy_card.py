@@ -1,0 +1,90 @@
+"""Privacy cards: what they say is what the columns say, rounded to the safe side."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from dpfl.accounting import Poisson, ShuffledEpochs
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.statements import Gaussian, PrivacyStatement
+from dpfl.catalog import load
+from dpfl.reporting import tables
+from dpfl.reporting.privacy_card import card, statement_facts, table_card
+from dpfl.reporting.results import ORIGINS, Results, write_table
+from dpfl.reporting.tables import TableRecipe
+
+PAPER, TABLE = "bhaskar2025", "table_2"
+
+
+def statement(sampler, noise, relation=Neighbouring.ZERO_OUT):
+    run = {"records": 100, "noise_multiplier": noise, "steps": 50, "delta": 1e-5, "clip_norm": 0.5}
+    return PrivacyStatement.of(Gaussian(), sampler, neighbouring=relation, **run).columns()
+
+
+def rows_of(text):
+    """The rows of each table of a card, as lists of cells."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return [row for row in lines if not row[0].startswith(":")]
+
+
+@pytest.mark.parametrize("claimed", [2.0, 20.0, math.inf, None, math.nan])
+def test_a_statement_is_told_without_losing_a_bound(claimed):
+    stated = statement(Poisson(0.1), 1.0)
+    facts = statement_facts(stated, claimed)
+    proven, exceeded = (float(facts[f"epsilon, {name}"].split()[2].rstrip(",")) for name in ("proven", "exceeded"))
+    assert proven >= stated["privacy_epsilon_proven"] > stated["privacy_epsilon_refuted"] >= exceeded
+    assert proven < 1.001 * stated["privacy_epsilon_proven"] and 2 < exceeded < 20
+    judged = {2.0: "2 (refuted)", 20.0: "20 (proven)"}.get(claimed, "none")
+    assert facts["epsilon, claimed"] == judged
+    assert "clip norm 0.5; noise multiplier 1" in facts["Mechanism"] and "probability 0.1" in facts["Sampler"]
+
+
+def test_no_noise_is_no_privacy_and_nothing_proven_is_said():
+    facts = statement_facts(statement(Poisson(0.1), 0.0), None)
+    assert facts["Mechanism"].startswith("no noise: no privacy") and facts["epsilon, proven"] == "none"
+    facts = statement_facts(statement(Poisson(0.1), 1.0, Neighbouring.REPLACE_ONE), None)
+    assert facts["Neighbouring data"] == "replace one: one record becomes another"
+
+
+def test_a_card_is_a_title_rows_and_notes():
+    text = card("Title", {"a": "1", "b": "2"}, ["one", "two"])
+    assert text.startswith("**Title**\n\n") and text.endswith("\n- one\n- two\n")
+    assert rows_of(text)[1:] == [["a", "1"], ["b", "2"]]
+
+
+def runs():
+    """Runs of three cells with two seeds each: Poisson, shuffled batches that claim the same epsilon, no privacy."""
+    common = {"dataset": "digits", "stand_in_for": "mnist", "model": "cnn_tanh"}
+    cells = [(3.0, statement(Poisson(0.1), 2.0)), (3.0, statement(ShuffledEpochs(10, 100), 0.5))]
+    cells.append((math.inf, statement(Poisson(0.1), 0.0)))
+    return pd.DataFrame([{**common, "epsilon": e, "seed": s, **own} for e, own in cells for s in (0, 1)])
+
+
+def test_a_table_has_a_row_for_each_private_setting():
+    text = table_card(PAPER, TABLE, runs())
+    header, poisson, shuffled = rows_of(text)[-3:]
+    verdicts = {"proven", "refuted", "unproven"}
+    assert poisson[:2] == ["poisson", "3"] and shuffled[:2] == ["shuffled epochs", "3"]
+    assert [row[header.index("the claim is")] for row in (poisson, shuffled)] == ["proven", "refuted"]
+    assert {poisson[4], shuffled[4]} <= verdicts and poisson[header.index("steps")] == "50"
+    facts = dict(row for row in rows_of(text) if len(row) == 2)
+    assert facts["Runs"] == "4 with noise, of 6" and facts["Model"] == "CNN + tanh"
+    assert "stand-in for MNIST" in facts["Data"] and load(PAPER).url in facts["Paper"]
+
+
+@pytest.mark.parametrize("kept", [runs().iloc[4:], runs().drop(columns="epsilon"), pd.DataFrame()])
+def test_a_table_without_private_runs_has_none(kept):
+    assert table_card(PAPER, TABLE, kept) is None
+
+
+def test_a_table_that_names_its_runs_is_written_with_its_card(tmp_path, monkeypatch):
+    write_table(runs(), tmp_path / "runs" / "job.csv.gz")
+    results = Results(tmp_path, {PAPER: (tmp_path / "runs" / "job.csv.gz",)})
+    named = pd.DataFrame({"cell": ["a", "b"], ORIGINS: ["job:0 job:1", "job:4"]})
+    monkeypatch.setattr(tables, "recipe", lambda *_: TableRecipe(lambda results: named, tables.TableLayout))
+    made = tables.make(PAPER, TABLE, results, tmp_path / "tables")
+    assert made[-1].name == f"{PAPER}_{TABLE}.privacy.md"
+    assert rows_of(made[-1].read_text())[-1][0] == "poisson" and "2 with noise, of 3" in made[-1].read_text()
+    named[ORIGINS] = ["job:4", ""]
+    assert tables.make(PAPER, TABLE, results, tmp_path / "tables") == made[:-1] and not made[-1].exists()

@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_reference(folder: Path, *, run: bool = True) -> None:
-    """Write accounting.md, accounting/, configuration.md, commands.md, references.md and results.md below `folder`.
+    """Write accounting.md, accounting/, configuration.md, commands.md, references.md, results.md and findings.txt.
+
+    They go into `folder`. findings.txt is included by docs/index.md, so its links start from docs/.
 
     Raises ValueError naming the public functions without an example and, if `run`, the examples that do not hold.
     """
@@ -42,6 +44,7 @@ def write_reference(folder: Path, *, run: bool = True) -> None:
     (folder / "commands.md").write_text(_commands())
     (folder / "references.md").write_text(_bibliography())
     (folder / "results.md").write_text(_results())
+    (folder / "findings.txt").write_text(findings((ROOT / "README.md").read_text(encoding="utf-8")))
 
 
 def _examples(module: ModuleType) -> dict[str, Rows]:
@@ -191,6 +194,24 @@ def _results() -> str:
             rows = [f"| `{column}` | {meaning} |" for column, meaning in columns.items()]
             lines += ["| column | meaning |", "| --- | --- |", *rows, ""]
     return "\n".join(lines) + "\n"
+
+
+def findings(readme: str) -> str:
+    """Return the generated results of README.md with links that start from docs/; a link to a folder becomes its text.
+
+    Raises ValueError if README.md lacks the marks around them.
+    """
+    found = re.search(r"(?<=<!-- results:)[^\n]*-->\n(.*?)<!-- end of results -->", readme, re.DOTALL)
+    if not found:
+        raise ValueError("README.md has no results between its marks")
+
+    def from_docs(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        if re.match(r"[a-z]+:", target):
+            return link[0]
+        return f"[{text}](../{target})" if (ROOT / target.partition("#")[0]).is_file() else text
+
+    return re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", from_docs, found[1])
 
 
 def _commands() -> str:

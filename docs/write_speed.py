@@ -43,18 +43,18 @@ def tables(lines: list[str]) -> str:
     text = (
         f"Measured on: {on['cpu']}{sets}, one thread; Python {on['python']}, torch {on['torch']}, "
         f"Opacus {on['opacus']}, JAX {on['jax']}.\n\n"
-        "Records a second of processor time; in brackets how many times as many a job here "
-        "has in the same precision.\n\n"
+        "Records a second of processor time. In brackets: how many times faster a job here is, in the same "
+        "precision.\n\n"
     )
     ours = ("ours", "ours_bfloat16")
     speeds = {name: f"{{records_per_second:,.0f}}{'' if name in ours else ' ({ratio:.2g})'}" for name in programs}
     text += _table(cases, speeds)
     text += (
-        "\nShare of a core's peak: the operations of one forward and backward pass, over those of a large matrix "
-        "product\nor convolution in the same time.\n\n"
+        "\nShare of a core's peak: the operations of one forward and backward pass, over the operations of a large "
+        "matrix\nproduct or convolution in the same time.\n\n"
     )
     text += _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}"))
-    text += "\nMemory at the peak above that at rest, MB; a job here holds 18 models (grey) or 3 (colour).\n\n"
+    text += "\nPeak memory minus memory at rest, MB. A job here holds 18 models (grey) or 3 (colour).\n\n"
     return text + _table(cases, dict.fromkeys(programs, "{peak_memory_mb:,.0f}"))
 
 

@@ -23,6 +23,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
         "makefile",
         "notebooks",
         "package",
+        "prose",
         "sixth_paper",
     ],
     "accounting": ["examples", "extremes", "public_face", "sources", "wrong_arguments"],

@@ -150,7 +150,7 @@ def module(key: str, name: str) -> ModuleType:
 def _require_module(key: str, name: str) -> None:
     """Raise InputError where a paper's folder lacks a module."""
     if not (PAPERS / key / f"{name}.py").exists():
-        raise InputError(f"papers/{key} has no {name}.py; add one (CONTRIBUTING.md, Add a paper)")
+        raise InputError(f"papers/{key} has no {name}.py; add one (docs/howto/new_paper.md)")
 
 
 def recipe(key: str, kind: str, name: str) -> Any:

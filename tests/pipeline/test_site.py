@@ -76,7 +76,7 @@ def test_every_key_that_jobs_are_submitted_with_is_taken_by_the_plug_in(tmp_path
 
 def test_examples_of_the_pages_are_taken_by_the_plug_in(repository, tmp_path):
     """Each is added to what the first one says, as a reader would."""
-    page = (repository / "workflow/profiles/README.md").read_text()
+    page = (repository / "docs/howto/cluster.md").read_text()
     examples = [text for text in re.findall(r"```yaml\n(# .*?)```", page, re.DOTALL)]
     assert len(examples) == 4
     for text in examples:

@@ -1,1 +1,1 @@
-"""The paper sixth2026: the smallest that has every part, for you to change."""
+"""The paper sixth2026: the smallest one with every part, for you to change."""

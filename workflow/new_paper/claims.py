@@ -1,4 +1,4 @@
-"""Cases of the claims: for each that is not pending the function of its key, from the data of the table."""
+"""Cases for the claims: one function for each claim that is not pending, from the data of the table."""
 
 from __future__ import annotations
 

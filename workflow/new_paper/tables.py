@@ -1,4 +1,4 @@
-"""Tables: the mean excess risk by noise."""
+"""Tables: the mean excess risk for each noise level."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ KEY = "sixth2026"
 
 
 def risks(results: Results) -> pd.DataFrame:
-    """Return one row per noise level: runs, mean excess risk, half-width of its 90 % interval."""
+    """Return one row for each noise level: runs, mean excess risk, half-width of its 90 % interval."""
     runs = results.runs(KEY, study="risk")
     return runs if runs.empty else summarised(runs, ["dataset", "stand_in_for", "noise_std"], "excess_risk")
 
 
 def risk_page(data: pd.DataFrame) -> TableLayout:
-    """Lay the means out for a reader."""
+    """Return the means as a page for readers."""
     body = pd.DataFrame(
         {
             "noise_std": data["noise_std"].map("{:g}".format),

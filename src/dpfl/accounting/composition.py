@@ -621,7 +621,11 @@ class LossSearch:
     def _about(self, rounding: Callable[[Cells], GridLaw], epsilon: float) -> Composition:
         """Return the sum under the tilt and on the grid that fit `epsilon`."""
         tilt, _, std = self._saddle_at(epsilon)
-        return self._composed(rounding, self._grid_step(tilt, epsilon, std), tilt)
+        step = self._grid_step(tilt, epsilon, std)
+        if tilt > 0:
+            return self._composed(rounding, step, tilt)
+        laws = [(rounding(part.cells(step)), part.steps) for part in self.parts]
+        return Composition(_trimmed(laws, WRAPPED, pessimistic=rounding is pessimistic), tilt)
 
     def _composed(self, rounding: Callable[[Cells], GridLaw], step: float, tilt: float) -> Composition:
         """Return the sum of all losses, each rounded to a grid of that step."""
@@ -789,6 +793,23 @@ def _cut(phases: Phases, mass: float) -> Phases:
         lost = float(tail[keep]) if keep < tail.size else 0.0
         cut.append((replace(law, masses=law.masses[:keep], lost=law.lost + lost * (1 + 1e-9)), count))
     return cut
+
+
+def _trimmed(phases: Phases, mass: float, *, pessimistic: bool) -> Phases:
+    """Return the laws without their rarest losses at both ends, of at most `mass` in the composition at each.
+
+    Under no tilt they decide nothing, but spread the sum so far that bounds of its tails fail. The largest ones are
+    lost; the smallest ones become the smallest that is left where the laws are `pessimistic`, else they are dropped.
+    """
+    trimmed = []
+    for law, count in _cut(phases, mass):
+        head = np.cumsum(law.masses)
+        first = min(int(np.searchsorted(head, mass / (count * len(phases)), side="right")), law.masses.size - 1)
+        masses = law.masses[first:].copy()
+        if pessimistic and first:
+            masses[0] += head[first - 1] * (1 + 1e-9)
+        trimmed.append((replace(law, origin=law.origin + first * law.step, masses=masses), count))
+    return trimmed
 
 
 def epsilon_below(phases: Phases, delta: float) -> float:

@@ -291,8 +291,7 @@ def privacy_curve(phases: Sequence[Phase], *, neighbouring: Neighbouring | str =
     >>> privacy_curve([Phase(Poisson(0.1), 1.0, 0)]).advantage()
     Interval(lower=0.0, upper=0.0)
     """
-    runs = _checked_runs(phases, _SMALLEST_DELTA, neighbouring)
-    return PrivacyCurve(tuple(runs) or (_run(FullBatch(), 1.0, 0, _SMALLEST_DELTA, neighbouring),))
+    return PrivacyCurve(tuple(_checked_runs(phases, _SMALLEST_DELTA, neighbouring)))
 
 
 def noise_multiplier(
@@ -338,7 +337,9 @@ def noise_multiplier(
     for name, value, target in (("delta", delta, "target_epsilon"), ("fpr", fpr, "target_tpr")):
         if (value is None) == (target in given):
             raise ValueError(f"{name} must be given with {target}, and with no other target, got {value}")
-    run = _run(sampler, 1.0, integer("steps", steps, at_least=1), delta or _SMALLEST_DELTA, neighbouring)
+    run = _run(
+        sampler, 1.0, integer("steps", steps, at_least=1), _SMALLEST_DELTA if delta is None else delta, neighbouring
+    )
     _view(observer, convex)
     if target_epsilon is not None:
         return _noise_for_epsilon(run, real("target_epsilon", target_epsilon, above=0), convex)

@@ -51,8 +51,9 @@ class Interval(NamedTuple):
 class PrivacyCurve:
     """The privacy of `runs`, one after another on the same records, against an observer of every step.
 
-    `privacy_curve` makes it of phases. The delta of the runs only sets how far their grids reach. Every answer is an
-    interval; which of its ends is proven for all data, and which is reached for some, is said with it.
+    `privacy_curve` makes it of phases; without runs nothing is spent. The delta of the runs only sets how far their
+    grids reach. Every answer is an interval; which of its ends is proven for all data, and which is reached for some,
+    is said with it.
     """
 
     runs: tuple[Run, ...]
@@ -200,14 +201,14 @@ class PrivacyCurve:
 
     @cached_property
     def _above(self) -> tuple[LossSearch, ...]:
-        """Losses that dominate the runs, in both orders; none where the Gaussian DP of all uses is all that is known."""
+        """Losses that dominate the runs, in both orders; none where only the Gaussian DP of all uses is known."""
         return self._searches([part.above() for part in self._parts]) if self._amplified else ()
 
     @cached_property
     def _moves(self) -> tuple[LossSearch, ...]:
         """Those of a removal and of an addition, if a replacement is amplified only as these two."""
         parts = self._parts
-        replaced = parts[0].run.replaced and any(part.amplifies_in_two_moves for part in parts)
+        replaced = any(part.run.replaced and part.amplifies_in_two_moves for part in parts)
         if not (replaced and are_by_record(parts) and self._amplified):
             return ()
         return self._searches([as_move(part).above() for part in parts])

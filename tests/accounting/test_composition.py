@@ -333,3 +333,45 @@ def test_the_interval_holds_the_binomial(steps, delta):
 def test_what_is_known_to_be_larger_is_returned_at_once():
     assert search(10, 1e-5).interval(5.0, both=True) == (0.0, 5.0)
     assert search(10, 0.9).interval(0.0, both=True) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.0])
+def test_a_profile_has_the_bounds_of_delta_at_every_loss(tilt):
+    law = composition.pessimistic(regrid(GridLaw(-2.5, 0.5, binom.pmf(np.arange(11), 10, 0.6)), 0.5))
+    sums = Composition([(law, 7)], tilt)
+    found = sums.profile()
+    assert found.growths[0] == 1 and np.all(np.diff(found.growths) > 0)
+    for at in (0, 1, 2, 5, 12, 20):
+        epsilon = math.log(found.growths[at])
+        assert found.above[at] == pytest.approx(min(math.exp(sums.log_delta_above(epsilon)), 1), rel=1e-9, abs=1e-11)
+        assert found.below[at] == pytest.approx(math.exp(sums.log_delta_below(epsilon)), rel=1e-9, abs=1e-11)
+    assert np.all(found.below <= found.above) and found.below[-1] == 0
+
+
+def test_a_law_on_the_same_grid_stays_as_it_is():
+    """A loss that floats put beside its place would be cut in two, and the largest lost what it adds."""
+    grid = LossGrid(-6303, 2, 0.004139658782040611)
+    masses = np.zeros(6306)
+    masses[[0, 3000, -3, -2, -1]] = 1e-9, 1e-4, 0.003, 0.04, 0.9
+    law = GridLaw(grid.first * grid.step, grid.step, masses)
+    for rounding in (composition.pessimistic, composition.optimistic):
+        kept = rounding(regrid(law, grid.step))
+        support = kept.masses > 0
+        assert kept.masses[support] == pytest.approx(masses[masses > 0], rel=1e-12)
+        assert kept.losses[support] == pytest.approx(law.losses[masses > 0], rel=1e-12)
+
+
+def test_rare_losses_are_trimmed_to_the_safe_side():
+    """The profile of the trimmed law: above that of the whole where it is pessimistic, below it where it is not."""
+    losses = np.arange(-40, 41) * 0.25
+    masses = np.exp(-(losses**2)) + 1e-15 * (np.abs(losses) > 7)
+    law = GridLaw(-10.0, 0.25, masses / masses.sum())
+    delta = lambda law, e: law.lost + law.masses @ np.maximum(0, -np.expm1(e - law.losses))  # noqa: E731
+    for pessimistic, sign in ((True, 1), (False, -1)):
+        ((kept, count),) = composition._trimmed([(law, 3)], 1e-12, pessimistic=pessimistic)
+        assert count == 3 and kept.masses.size < law.masses.size
+        if not pessimistic:
+            kept = GridLaw(kept.origin, kept.step, kept.masses)  # what is lost counts above only
+        for epsilon in (-9.0, -3.0, 0.0, 1.0, 5.0):
+            assert sign * (delta(kept, epsilon) - delta(law, epsilon)) >= -1e-16
+            assert delta(kept, epsilon) == pytest.approx(delta(law, epsilon), abs=1e-11)

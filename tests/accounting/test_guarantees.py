@@ -20,6 +20,7 @@ from dpfl.accounting.guarantees import (
     guarantee_of_phases,
     no_less,
     noise_multiplier,
+    privacy_curve,
     search,
 )
 from dpfl.accounting.neighbouring import Neighbouring
@@ -385,3 +386,53 @@ def test_no_less_adds_only_what_rounding_takes():
     assert no_less(lambda z: 1 / z, 1.0, 1.0) == 1.0
     found = no_less(lambda z: 1 / z, 1.0, 1.0 - 5e-11)
     assert 1.0 <= found <= 1.0 + 1e-11
+
+
+# Noise for a target of tests.
+
+
+@pytest.mark.parametrize(("advantage", "tpr", "fpr"), [(0.05, 0.1, 0.01), (0.7, 0.9, 1e-3)])
+def test_the_noise_of_full_batches_for_tests_is_the_closed_form(advantage, tpr, fpr):
+    noise = noise_multiplier(FullBatch(), target_advantage=advantage, steps=9)
+    assert noise == pytest.approx(3 / (2 * norm.ppf((1 + advantage) / 2)), rel=1e-7)
+    noise = noise_multiplier(FullBatch(), target_tpr=tpr, fpr=fpr, steps=9)
+    assert noise == pytest.approx(3 / (norm.ppf(tpr) - norm.ppf(fpr)), rel=1e-7)
+
+
+@pytest.mark.parametrize("neighbouring", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
+def test_the_noise_for_tests_meets_its_target_and_little_less(sampler, neighbouring):
+    run = {"steps": 188, "neighbouring": neighbouring}
+    curve = lambda noise: privacy_curve([Phase(sampler, noise, 188)], neighbouring=neighbouring)  # noqa: E731
+    noise = noise_multiplier(sampler, target_advantage=0.1, **run)
+    assert 0.1 * (1 - 1e-4) <= curve(noise).advantage().upper <= 0.1
+    assert curve(0.9 * noise).advantage().upper > 0.1
+    noise = noise_multiplier(sampler, target_tpr=0.06, fpr=0.01, **run)
+    assert 0.05 * (1 - 1e-4) <= curve(noise).true_positive_rate(0.01).upper - 0.01 <= 0.05
+
+
+def test_a_record_that_is_used_less_often_than_the_advantage_needs_no_noise():
+    assert noise_multiplier(Poisson(1e-4), target_advantage=0.01, steps=10) == 0.0
+    assert noise_multiplier(Poisson(1e-4), target_tpr=0.02, fpr=0.01, steps=10) == 0.0
+    assert noise_multiplier(Poisson(1e-4), target_advantage=5e-4, steps=10) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({}, "one must be given, got none"),
+        ({"target_epsilon": 1, "delta": 1e-5, "target_advantage": 0.1}, "got target_epsilon and target_advantage"),
+        ({"target_epsilon": 1}, "delta must be given with target_epsilon"),
+        ({"target_advantage": 0.1, "delta": 1e-5}, "delta must be given with target_epsilon"),
+        ({"target_tpr": 0.1}, "fpr must be given with target_tpr"),
+        ({"target_advantage": 0.1, "fpr": 0.1}, "fpr must be given with target_tpr"),
+        ({"target_tpr": 0.1, "fpr": 0.2}, "target_tpr must be above 0.2"),
+        ({"target_advantage": 1.0}, "target_advantage must be below 1"),
+        ({"target_epsilon": 1, "delta": 0}, "delta must be at least"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_named(target, message):
+    with pytest.raises(ValueError, match=message):
+        noise_multiplier(Poisson(0.1), steps=10, **target)
+    with pytest.raises(ValueError, match="target_advantage 0.1 is met by no noise"):
+        noise_multiplier(ShuffledEpochs(64, 6017), target_advantage=0.1, steps=95, neighbouring="add_or_remove")

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.guarantees import Phase, delta_of_phases, guarantee, guarantee_of_phases
+from dpfl.accounting.guarantees import Phase, guarantee, guarantee_of_phases, privacy_curve
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.phases import phases_interval
 from dpfl.accounting.sampler_accountants import Run, accountant
@@ -202,7 +202,7 @@ def test_a_schedule_of_noise_has_a_narrow_interval():
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 8.0])
 def test_delta_of_full_batches_is_the_closed_form(epsilon):
-    low, high = delta_of_phases([Phase(FullBatch(), 2.0, 3)], epsilon=epsilon)
+    low, high = privacy_curve([Phase(FullBatch(), 2.0, 3)]).delta(epsilon)
     exact = norm.cdf(math.sqrt(3) / 4 - 2 * epsilon / math.sqrt(3))
     exact -= math.exp(epsilon) * norm.cdf(-math.sqrt(3) / 4 - 2 * epsilon / math.sqrt(3))
     assert low <= exact * (1 + 1e-9) and exact <= high * (1 + 1e-9)
@@ -212,7 +212,7 @@ def test_delta_of_full_batches_is_the_closed_form(epsilon):
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
 def test_delta_of_two_coins_is_the_integral_over_one_of_the_others_profile(epsilon):
     """Two Poisson steps, the larger order, summed on a plane."""
-    low, high = delta_of_phases([Phase(Poisson(0.2), 1.0, 1), Phase(Poisson(0.1), 0.8, 1)], epsilon=epsilon)
+    low, high = privacy_curve([Phase(Poisson(0.2), 1.0, 1), Phase(Poisson(0.1), 0.8, 1)]).delta(epsilon)
     x = np.linspace(-9, 11, 3001)
     step = x[1] - x[0]
     none = norm.pdf(x) * step
@@ -230,8 +230,8 @@ def test_delta_at_epsilon_is_the_inverse_of_epsilon_at_delta(sampler, relation):
     run = [Phase(sampler, 6.0 if isinstance(sampler, FullBatch | ShuffledEpochs) else 1.3, 80)]
     found = guarantee_of_phases(run, delta=DELTA, neighbouring=relation)
     by_two = isinstance(sampler, BallsInBins) and relation is REPLACE
-    above = delta_of_phases(run, epsilon=found.upper, neighbouring=relation)
-    below = delta_of_phases(run, epsilon=found.lower, neighbouring=relation)
+    above = privacy_curve(run, neighbouring=relation).delta(found.upper)
+    below = privacy_curve(run, neighbouring=relation).delta(found.lower)
     assert above[1] * (100 if by_two else 1) >= 0.999 * DELTA and above[1] <= (3 if by_two else 1.001) * DELTA
     assert 0.95 * DELTA <= below[0] <= 1.001 * DELTA
     assert all(low <= high for low, high in (above, below))

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from dpfl.accounting import Phase, Poisson, privacy_curve
 from dpfl.cli import main
 
 RUN = ["--noise-multiplier", "1.0072", "--steps", "1880", "--delta", "1e-5"]
@@ -78,3 +79,32 @@ def test_a_convex_problem_hides_its_steps_from_who_sees_the_last_iterate(account
 def test_a_wrong_problem_is_one_line(account, options, message):
     status, _, errors = account(*HIDDEN, *options)
     assert status == 2 and message in errors and len(errors.strip().splitlines()) == 1
+
+
+POISSON = ["--sampler", "poisson", "--sample-rate", "0.010638297872340425", *RUN]
+
+
+def test_what_a_test_may_reach_stands_in_the_same_table(account):
+    """0.2305704 and 0.0431963: the accountant's own, which its tests compare; here only their place and rounding."""
+    status, output, _ = account(*POISSON, "--advantage", "--fpr", "0.01")
+    assert status == 0
+    header, row = output.strip().splitlines()
+    cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
+    curve = privacy_curve([Phase(Poisson(0.010638297872340425), 1.0072, 1880)])
+    for name, exact in (("advantage", curve.advantage()), ("TPR at FPR 0.01", curve.true_positive_rate(0.01))):
+        low, high = map(float, cells[name].split(" to "))
+        assert low <= exact.lower <= exact.upper <= high <= low * 1.0001
+    assert "advantage" not in account(*POISSON)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fpr", "1.5"], "at most 1"),
+        (["--fpr", "0.1", "--observer", "last_iterate"], "for the observer every_step only"),
+    ],
+)
+def test_a_wrong_question_about_tests_is_one_line(account, options, message):
+    status, output, errors = account(*POISSON, *options)
+    assert status == 2 and not output
+    assert message in errors and len(errors.strip().splitlines()) == 1

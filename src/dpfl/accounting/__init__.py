@@ -3,9 +3,10 @@
 One call for all samplers
     guarantee(sampler, noise_multiplier=, steps=, delta=)   what is proven: an upper and a lower epsilon, and by what
     guarantee_of_phases(phases, delta=)                     the same for phases of different settings
-    delta_of_phases(phases, epsilon=)                       delta at an epsilon, both ends; at 0 a test's advantage
-    noise_multiplier(sampler, target_epsilon=, steps=, delta=)   the least noise that keeps a target
-    Guarantee, Phase                                        their answer, and a phase
+    privacy_curve(phases)                                   delta at any epsilon; errors, TPR and advantage of tests
+    noise_multiplier(sampler, steps=, target_epsilon=, delta=)   the least noise that keeps a target: epsilon,
+                                                            target_advantage=, or target_tpr= at fpr=
+    Guarantee, PrivacyCurve, Phase                          their answers, and a phase
 Samplers
     Poisson(sample_rate)                     each record by its own coin
     FixedBatches(batch_size, records)        without replacement, drawn independently in every step
@@ -20,6 +21,7 @@ Neighbouring relation and adversary
 Modules
     gaussian_dp     Gaussian DP: delta, epsilon, mu, compose, group, renyi
     dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD; conversions between notions
+    privacy_curves  the whole privacy of a run: profile, trade-off curve, advantage, each with both ends
     poisson_gaussian, fixed_batches, shuffled_batches, balls_in_bins   the samplers' accountants, each with its proof
     tradeoff        trade-off functions (f-DP) and adversaries
     contraction     hidden-state bounds of asoodeh2020 and asoodeh2021
@@ -43,10 +45,11 @@ if TYPE_CHECKING:  # the names are imported at their first use, below
     from dpfl.accounting.guarantees import (
         Guarantee,
         Phase,
-        delta_of_phases,
+        PrivacyCurve,
         guarantee,
         guarantee_of_phases,
         noise_multiplier,
+        privacy_curve,
     )
     from dpfl.accounting.hidden_state import ConvexProblem
     from dpfl.accounting.neighbouring import Neighbouring, Observer
@@ -62,12 +65,13 @@ __all__ = [
     "Observer",
     "Phase",
     "Poisson",
+    "PrivacyCurve",
     "ShuffledEpochs",
     "WithReplacement",
-    "delta_of_phases",
     "guarantee",
     "guarantee_of_phases",
     "noise_multiplier",
+    "privacy_curve",
 ]
 
 

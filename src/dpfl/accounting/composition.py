@@ -143,13 +143,17 @@ def step_of_sum(variance: float, steps: int) -> float:
 def regrid(law: GridLaw, step: float) -> Cells:
     """Return the loss of `law` cut into cells of the multiples of `step`, for `pessimistic` or `optimistic`.
 
-    Source: doroshenko2022, Algorithm 1.
+    A loss that misses a multiple by the rounding of floats is there: next to it, `optimistic` would drop all that the
+    largest loss adds. Source: doroshenko2022, Algorithm 1.
     """
     support = law.masses > 0
     losses, masses = law.losses[support], law.masses[support]
-    first = math.floor(losses[0] / step)
-    index = np.floor(losses / step - first).astype(np.intp)
-    share = np.clip(np.expm1((first + index) * step - losses) / math.expm1(-step), 0.0, 1.0)
+    places = losses / step
+    nearest, noise = np.rint(places), 8 * UNIT * (abs(law.origin) + np.abs(losses)) / step
+    places = np.where(np.abs(places - nearest) <= noise, nearest, places)
+    first = math.floor(places[0])
+    index = np.floor(places - first).astype(np.intp)
+    share = np.clip(np.expm1((first + index - places) * step) / math.expm1(-step), 0.0, 1.0)
     count = int(index[-1]) + 1
     below, above = (binned(index, part, count) for part in (masses * (1 - share), masses * share))
     return Cells(first * step, step, below, above, law.lost)
@@ -191,6 +195,7 @@ KEPT = 0.5
 STEEPEST = 3000.0
 """Most that a tilt may set between the logarithms of the weights of one step's smallest and largest loss."""
 _LARGEST_EXPONENT = 650.0
+_LARGEST_KINK = 700.0
 _FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
 _CUT_OFF = -80.0
 _EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
@@ -427,6 +432,34 @@ class Composition:
         gain -= rounding + sum(self.tails) * self._peak
         return math.log(gain) + self.log_mass - self.tilt * epsilon - self._slack(epsilon) if gain > 0 else -math.inf
 
+    def profile(self) -> Profile:
+        """Return the bounds of delta at 0 and at all losses of the sum from 0 to 700: its kinks in e^epsilon.
+
+        Source: `log_delta_above` and `log_delta_below`, for all losses at once.
+        """
+        above_0, below_0 = math.exp(min(self.log_delta_above(0.0), 0.0)), math.exp(self.log_delta_below(0.0))
+        first = max(0, math.floor(-self.bottom / self.step) + 1)
+        last = min(self.masses.size, math.ceil((_LARGEST_KINK - self.bottom) / self.step))
+        if last <= first:
+            return Profile(np.ones(1), np.array([above_0]), np.zeros(1))
+        losses = self.bottom + np.arange(first, last) * self.step
+        slow, fast = (
+            np.asarray(lfilter([1.0], [1.0, -math.exp(-tilt * self.step)], self.masses[first:][::-1]))[::-1]
+            for tilt in (self.tilt, self.tilt + 1)
+        )
+        slow, fast = slow[: last - first], fast[: last - first]
+        terms = self.masses.size - np.arange(first, last)
+        # A term rounds its factor, product and sum; the masses weigh at most 1.
+        rounding = 6 * UNIT * terms * np.maximum(slow, 0.0) + self.rounding * np.sqrt(terms)
+        gains, scale, slack = np.maximum(slow - fast, 0.0), self.log_mass - self.tilt * losses, self._slack(losses[-1])
+        above = np.exp(scale + slack) * (gains + rounding + self.tails[1] * self._peak) + self.lost
+        below = np.exp(scale - slack) * (gains - rounding - sum(self.tails) * self._peak)
+        below = np.append(below[:-1], 0.0)  # whatever is beyond
+        if self.bottom > 0:  # nor is it known between 0 and the first, where it is no less than there
+            below_0 = below[0]
+        growths, above = np.exp(np.append(0.0, losses)), np.minimum(np.append(above_0, above), 1.0)
+        return Profile(growths, above, np.maximum(np.append(below_0, below), 0.0))
+
     def doubt(self, epsilon: float) -> float:
         """Return which share of delta at `epsilon` is allowance for rounding and for what wraps around, 0 to 1."""
         gain, rounding = self._gain(epsilon)
@@ -436,6 +469,14 @@ class Composition:
     def _slack(self, epsilon: float) -> float:
         """The error of ln delta by the rounding of masses and exponents."""
         return self.error + 4 * UNIT * (abs(self.log_mass) + self.tilt * abs(epsilon))
+
+
+class Profile(NamedTuple):
+    """Bounds of delta at `growths` e^epsilon >= 1, ascending, between which it is linear; each of shape (k,)."""
+
+    growths: Array
+    above: Array
+    below: Array
 
 
 def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], NDArray[np.complex128], float]:
@@ -569,12 +610,22 @@ class LossSearch:
         rounding = 8 * UNIT * sum(part.steps * float(np.abs(part.losses).max()) for part in self.parts)
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
 
-    def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of the module."""
+    def sum_above(self, epsilon: float) -> Composition:
+        """Return the sum of losses that dominate the true ones, sharp about `epsilon` >= 0. Source: the module."""
+        return self._about(pessimistic, epsilon)
+
+    def sum_below(self, epsilon: float) -> Composition:
+        """Return the sum of losses that the true ones dominate, sharp about `epsilon` >= 0. Source: the module."""
+        return self._about(optimistic, epsilon)
+
+    def _about(self, rounding: Callable[[Cells], GridLaw], epsilon: float) -> Composition:
+        """Return the sum under the tilt and on the grid that fit `epsilon`."""
         tilt, _, std = self._saddle_at(epsilon)
         step = self._grid_step(tilt, epsilon, std)
-        above, below = (self._composed(rounding, step, tilt) for rounding in (pessimistic, optimistic))
-        return math.exp(below.log_delta_below(epsilon)), min(math.exp(above.log_delta_above(epsilon)), 1.0)
+        if tilt > 0:
+            return self._composed(rounding, step, tilt)
+        laws = [(rounding(part.cells(step)), part.steps) for part in self.parts]
+        return Composition(_trimmed(laws, WRAPPED, pessimistic=rounding is pessimistic), tilt)
 
     def _composed(self, rounding: Callable[[Cells], GridLaw], step: float, tilt: float) -> Composition:
         """Return the sum of all losses, each rounded to a grid of that step."""
@@ -742,6 +793,23 @@ def _cut(phases: Phases, mass: float) -> Phases:
         lost = float(tail[keep]) if keep < tail.size else 0.0
         cut.append((replace(law, masses=law.masses[:keep], lost=law.lost + lost * (1 + 1e-9)), count))
     return cut
+
+
+def _trimmed(phases: Phases, mass: float, *, pessimistic: bool) -> Phases:
+    """Return the laws without their rarest losses at both ends, of at most `mass` in the composition at each.
+
+    Under no tilt they decide nothing, but spread the sum so far that bounds of its tails fail. The largest ones are
+    lost; the smallest ones become the smallest that is left where the laws are `pessimistic`, else they are dropped.
+    """
+    trimmed = []
+    for law, count in _cut(phases, mass):
+        head = np.cumsum(law.masses)
+        first = min(int(np.searchsorted(head, mass / (count * len(phases)), side="right")), law.masses.size - 1)
+        masses = law.masses[first:].copy()
+        if pessimistic and first:
+            masses[0] += head[first - 1] * (1 + 1e-9)
+        trimmed.append((replace(law, origin=law.origin + first * law.step, masses=masses), count))
+    return trimmed
 
 
 def epsilon_below(phases: Phases, delta: float) -> float:

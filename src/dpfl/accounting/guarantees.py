@@ -8,10 +8,13 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import NamedTuple
 
+from scipy.special import ndtri
+
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, least_noise, member, real
-from dpfl.accounting.phases import phases_delta, phases_interval
+from dpfl.accounting.phases import phases_interval
+from dpfl.accounting.privacy_curves import PrivacyCurve
 from dpfl.accounting.sampler_accountants import EpsilonBound, Run, accountant, unamplified
 from dpfl.accounting.samplers import (
     FixedBatches,
@@ -241,12 +244,9 @@ def guarantee_of_phases(
     >>> guarantee_of_phases([Phase(FullBatch(), 1.0, 0)], delta=1e-5).upper
     0.0
     """
-    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
-        raise ValueError(f"phases must be one Phase or more, as a list, got {phases!r}")
     view = member("observer", Observer, observer)
-    runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
+    runs = _checked_runs(phases, delta, neighbouring)
     _view(observer, convex)
-    runs = [run for run in runs if run.steps]
     if convex is not None:
         runs = _joined(runs)
     if len(runs) <= 1:
@@ -270,79 +270,130 @@ def guarantee_of_phases(
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
-def delta_of_phases(
-    phases: Sequence[Phase], *, epsilon: float, neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT
-) -> tuple[float, float]:
-    """Return (lower, upper) bounds on delta at `epsilon` >= 0 of `phases` one after another, every step seen.
+def privacy_curve(phases: Sequence[Phase], *, neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT) -> PrivacyCurve:
+    """Return the whole privacy of `phases` one after another on the same records, every step seen.
 
-    Guarantee: the run is (epsilon, upper)-DP under `neighbouring`, and not (epsilon, d)-DP for any d < lower. At
-    epsilon 0 that is the largest advantage of a test, its true less its false positive rate, for the worst data. The
-    upper end is at least some 1e-24 where losses reach further than the grid.
-    Source: `guarantee_of_phases`. Raises ValueError naming the argument.
+    It answers delta at an epsilon, the errors of tests, their true positive rate and their advantage, each with both
+    ends. A run of one setting is one phase. Source: `PrivacyCurve`. Raises ValueError naming the argument.
 
-    >>> from dpfl.accounting import Phase, Poisson, delta_of_phases
-    >>> run = [Phase(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880)]
-    >>> lower, upper = delta_of_phases(run, epsilon=2.6424)
+    >>> from dpfl.accounting import Phase, Poisson, privacy_curve
+    >>> curve = privacy_curve([Phase(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880)])
+    >>> [round(end, 3) for end in curve.true_positive_rate(0.01)]
+    [0.063, 0.063]
+    >>> [round(end, 3) for end in curve.advantage()]
+    [0.226, 0.226]
+    >>> lower, upper = curve.delta(2.6424)
     >>> lower <= 1.0002e-5 and upper >= 0.9998e-5
     True
 
     Edge case: no step.
 
-    >>> delta_of_phases([Phase(Poisson(0.1), 1.0, 0)], epsilon=0)
-    (0.0, 0.0)
+    >>> privacy_curve([Phase(Poisson(0.1), 1.0, 0)]).advantage()
+    Interval(lower=0.0, upper=0.0)
     """
-    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
-        raise ValueError(f"phases must be one Phase or more, as a list, got {phases!r}")
-    at = real("epsilon", epsilon, at_least=0)
-    runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, _SMALLEST_DELTA, neighbouring) for phase in phases]
-    runs = [run for run in runs if run.steps]
-    return phases_delta(runs, at) if runs else (0.0, 0.0)
+    return PrivacyCurve(tuple(_checked_runs(phases, _SMALLEST_DELTA, neighbouring)))
 
 
 def noise_multiplier(
     sampler: Sampler,
     *,
-    target_epsilon: float,
     steps: int,
-    delta: float,
+    target_epsilon: float | None = None,
+    delta: float | None = None,
+    target_advantage: float | None = None,
+    target_tpr: float | None = None,
+    fpr: float | None = None,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
     observer: Observer | str = Observer.EVERY_STEP,
     convex: HidesSteps | None = None,
 ) -> float:
-    """Return the least noise multiplier whose `guarantee` has an upper bound of at most `target_epsilon` > 0.
+    """Return the least noise multiplier whose proven upper bound is at most the one target that is given.
 
-    Guarantee: that upper bound is at most the target and, but for rounding, within 1e-5 of it, relative; 0.0 where
-    any noise at all is enough (a record that is used with a chance below delta), and for samplers that amplify 0.001
-    where less would do. Other arguments as for `guarantee`; `steps` >= 1. Source: `guarantee`, solved for the noise.
-    Raises ValueError naming the argument, target_epsilon where no noise meets it.
+    `target_epsilon` > 0 at `delta` is for the upper bound of `guarantee`; `target_advantage` in (0, 1) for that of a
+    test's advantage; `target_tpr` in (`fpr`, 1) for that of a test's true positive rate at the false positive rate
+    `fpr` in (0, 1). The last two are of `privacy_curve`, where `convex` is of no use. Guarantee: that bound is at most
+    the target and, but for rounding, within 1e-5 of it, relative (the rate relative to its excess over `fpr`); 0.0
+    where any noise at all is enough (a record that is used with a chance below delta, or the advantage), and for
+    samplers that amplify 0.001 where less would do. Other arguments as for `guarantee`; `steps` >= 1. Source:
+    `guarantee` or `privacy_curve`, solved for the noise. Raises ValueError naming the argument, the target where no
+    noise meets it.
 
     >>> from dpfl.accounting import BallsInBins, Poisson, guarantee, noise_multiplier
     >>> sigma = noise_multiplier(BallsInBins(94), target_epsilon=2.93, steps=1880, delta=1e-5)
     >>> round(sigma, 3), guarantee(BallsInBins(94), noise_multiplier=sigma, steps=1880, delta=1e-5).upper <= 2.93
     (0.931, True)
+    >>> round(noise_multiplier(Poisson(1 / 94), target_tpr=0.03, fpr=0.01, steps=1880), 2)
+    1.35
 
     Edge case: a record that is used with a chance of at most delta needs no noise.
 
     >>> noise_multiplier(Poisson(1e-9), target_epsilon=1, steps=10, delta=1e-5)
     0.0
     """
-    target = real("target_epsilon", target_epsilon, above=0)
-    run = _run(sampler, 1.0, integer("steps", steps, at_least=1), delta, neighbouring)
+    targets = {"target_epsilon": target_epsilon, "target_advantage": target_advantage, "target_tpr": target_tpr}
+    given = [name for name, target in targets.items() if target is not None]
+    if len(given) != 1:
+        raise ValueError(f"{', '.join(targets)}: one must be given, got {' and '.join(given) or 'none'}")
+    for name, value, target in (("delta", delta, "target_epsilon"), ("fpr", fpr, "target_tpr")):
+        if (value is None) == (target in given):
+            raise ValueError(f"{name} must be given with {target}, and with no other target, got {value}")
+    run = _run(
+        sampler, 1.0, integer("steps", steps, at_least=1), _SMALLEST_DELTA if delta is None else delta, neighbouring
+    )
     _view(observer, convex)
+    if target_epsilon is not None:
+        return _noise_for_epsilon(run, real("target_epsilon", target_epsilon, above=0), convex)
+    if convex is not None:
+        raise ValueError(f"convex is of use with target_epsilon only, not with {given[0]}")
+    if target_advantage is not None:
+        return _noise_for_tests(run, real("target_advantage", target_advantage, above=0, below=1), None)
+    rate = real("fpr", fpr, above=0, below=1)
+    return _noise_for_tests(run, real("target_tpr", target_tpr, above=rate, below=1), rate)
+
+
+def _noise_for_epsilon(run: Run, target: float, convex: HidesSteps | None) -> float:
+    """Return the noise that keeps epsilon at the run's delta. Raises ValueError naming target_epsilon."""
 
     def spent(noise: float, *, rough: bool = False) -> float:
         return _upper(replace(run, noise_multiplier=noise), convex, rough=rough).epsilon
 
     known = accountant(run)
-    largest = known.unamplified_mu()
-    if not math.isfinite(largest):
-        raise ValueError(f"target_epsilon {target} is met by no noise: nothing is proven for this sampler and relation")
     # Without amplification the noise is a closed form, and enough.
-    enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
+    mu = float(gaussian_dp.mu(target, run.delta))
+    enough = _unamplified_mu(run, f"target_epsilon {target}") / mu * (1 + 1e-12)
     if not known.amplifies:
         return no_less(spent, target, enough) if convex is None else search(spent, target, enough, enough)
-    likely = known.likely_noise(float(gaussian_dp.mu(target, run.delta)))
-    return (corrected_search if known.has_rough_answers else search)(spent, target, enough, likely)
+    return (corrected_search if known.has_rough_answers else search)(spent, target, enough, known.likely_noise(mu))
+
+
+def _noise_for_tests(run: Run, target: float, fpr: float | None) -> float:
+    """Return the noise that keeps the true positive rate at `fpr`, or the advantage; errors naming the target."""
+    known, most = accountant(run), target - (fpr or 0.0)
+    name, mu = "target_advantage", 2 * float(ndtri((1 + target) / 2))
+    if fpr is not None:
+        name, mu = "target_tpr", float(ndtri(target) - ndtri(fpr))
+    enough = _unamplified_mu(run, f"{name} {target}") / mu * (1 + 1e-8 + 1e-12 / most)
+    if known.chance_of_use() * (1 + 1e-9) <= most:
+        return 0.0
+
+    def spent(noise: float) -> float:
+        curve = PrivacyCurve((replace(run, noise_multiplier=noise),))
+        if fpr is None:
+            return curve.proven_delta(0.0)
+        reached = 1 - float(curve.proven_error(fpr))
+        return min(reached - fpr, most) if reached <= target else max(reached - fpr, math.nextafter(most, 1.0))
+
+    if not known.amplifies:
+        return no_less(spent, most, enough)
+    return search(spent, most, enough, known.likely_noise(mu))
+
+
+def _unamplified_mu(run: Run, target: str) -> float:
+    """Return the mu that the run has at the noise 1 without amplification. Raises ValueError where it has none."""
+    mu = accountant(run).unamplified_mu()
+    if not math.isfinite(mu):
+        raise ValueError(f"{target} is met by no noise: nothing is proven for this sampler and relation")
+    return mu
 
 
 def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str) -> Run:
@@ -356,6 +407,14 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
     while (simpler := accountant(run).simplified()) != run:
         run = simpler
     return run
+
+
+def _checked_runs(phases: Sequence[Phase], delta: float, neighbouring: Neighbouring | str) -> list[Run]:
+    """Return the runs of the phases that have steps. Raises ValueError naming the argument."""
+    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
+        raise ValueError(f"phases must be one Phase or more, as a list, got {phases!r}")
+    runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
+    return [run for run in runs if run.steps]
 
 
 def _in_plain_numbers(sampler: Sampler) -> Sampler:

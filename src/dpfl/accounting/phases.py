@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dpfl.accounting import gaussian_dp
 from dpfl.accounting.composition import LossSearch
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.sampler_accountants import (
@@ -28,8 +27,6 @@ from dpfl.accounting.sampler_accountants import (
 from dpfl.accounting.samplers import FullBatch
 
 _LOOSE = 2e-3  # share of epsilon from which on the parts are looked at one by one
-_SPLITS = (0.35, 0.45, 0.5, 0.55, 0.65)
-"""Shares of epsilon that a removal may have where delta of a replacement is asked for."""
 _COMPOSED_ABOVE, _COMPOSED_BELOW = (
     "pessimistic PLDs of the phases, composed",
     "optimistic PLDs of the phases' worst pairs, composed",
@@ -49,7 +46,7 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
     if math.isinf(plain.epsilon):
         above = EpsilonBound(math.inf, "nothing is proven for one of the phases")
         return _below(runs) if both else nothing, above
-    joined = _joined(runs)
+    joined = joined_parts(runs)
     if len(joined) == 1:
         above = min(joined[0].upper(), plain)
     elif math.prod(1 - part.chance_of_use() for part in joined) >= 1 - delta:
@@ -70,40 +67,9 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
     return _below(runs) if both else nothing, above
 
 
-def phases_delta(runs: Sequence[Run], epsilon: float) -> tuple[float, float]:
-    """Return (lower, upper) ends of delta at `epsilon` >= 0 of the runs, one after another.
-
-    The delta of each run only sets how far its grid reaches; a small one is best. Guarantee: the runs are (`epsilon`,
-    upper)-DP, and not (`epsilon`, d)-DP for any d < lower, against an observer of every step.
-    Source: zhu2022 (composition of dominating pairs); the pairs are those of one run, above.
-    """
-    joined, both_orders = _joined(runs), (0, 1)
-    mu = math.hypot(*(accountant(run).unamplified_mu() for run in runs))
-    upper_end = 1.0 if math.isinf(mu) else min(float(gaussian_dp.delta(epsilon, mu)) * (1 + 1e-10), 1.0)
-    upper_end = min(upper_end, 1 - math.prod(1 - part.chance_of_use() for part in joined))
-    if math.isinf(mu) or any(part.loss_is_beyond_floats() for part in joined):
-        return 0.0, upper_end
-    above = [part.above() for part in joined]
-    found = [_search(above, order, runs[0].delta).delta_interval(epsilon) for order in both_orders]
-    upper_end = min(upper_end, max(high for _, high in found))
-    if joined[0].run.replaced and any(part.amplifies_in_two_moves for part in joined) and _are_by_record(joined):
-        moved = [_moved(part).above() for part in joined]
-        for first in (share * epsilon for share in (_SPLITS if epsilon else (0.0,))):
-            removed = _search(moved, 0, runs[0].delta).delta_interval(first)[1]
-            added = _search(moved, 1, runs[0].delta).delta_interval(epsilon - first)[1]
-            upper_end = min(upper_end, removed + math.exp(min(first, 700.0)) * added)
-    if all(accountant(run).is_exact for run in runs):
-        return min(max(low for low, _ in found), upper_end), upper_end
-    below = [source for part in _joined(runs, complete=True) if (source := part.below()) is not None]
-    if not below:
-        return 0.0, upper_end
-    lower_end = max(_search(below, order, runs[0].delta).delta_interval(epsilon)[0] for order in both_orders)
-    return min(lower_end, upper_end), upper_end
-
-
 def _below(runs: Sequence[Run]) -> EpsilonBound:
     """Return what the runs exceed."""
-    joined = _joined(runs, complete=True)
+    joined = joined_parts(runs, complete=True)
     alone = max(part.lower() for part in joined)
     parts = (part for part in joined if not part.loss_is_beyond_floats())
     sources = [source for part in parts if (source := part.below()) is not None]
@@ -119,27 +85,27 @@ def _removal_and_addition(joined: Sequence[SamplerAccountant[Any]]) -> EpsilonBo
     Only where every record is drawn for itself: elsewhere one record fewer changes how the others are drawn.
     """
     by = "a removal, then an addition: pessimistic PLDs of the phases, composed"
-    if not _are_by_record(joined):
+    if not are_by_record(joined):
         return EpsilonBound(math.inf, by)
-    sources = [_moved(part).above() for part in joined]
+    sources = [as_move(part).above() for part in joined]
 
     def end(order: int, delta: float) -> float:
-        return _search(sources, order, delta).interval(0.0, both=False)[1]
+        return loss_search(sources, order, delta).interval(0.0, both=False)[1]
 
     return EpsilonBound(in_two_moves(partial(end, 0), partial(end, 1), joined[0].run.delta), by)
 
 
-def _are_by_record(joined: Sequence[SamplerAccountant[Any]]) -> bool:
+def are_by_record(joined: Sequence[SamplerAccountant[Any]]) -> bool:
     """Return whether every record is drawn for itself, or all are used, in all parts."""
     return all(part.by_record for part in joined)
 
 
-def _moved(part: SamplerAccountant[Any]) -> SamplerAccountant[Any]:
+def as_move(part: SamplerAccountant[Any]) -> SamplerAccountant[Any]:
     """Return the part where a record is removed or added instead of replaced."""
     return accountant(replace(part.run, neighbouring=Neighbouring.ADD_OR_REMOVE))
 
 
-def _joined(runs: Sequence[Run], *, complete: bool = False) -> list[SamplerAccountant[Any]]:
+def joined_parts(runs: Sequence[Run], *, complete: bool = False) -> list[SamplerAccountant[Any]]:
     """Return the runs with those of one setting counted together, and all uses without amplification as one Gaussian.
 
     An epoch that is cut short counts as complete. If `complete` ones count alone, it stands for itself, and so do
@@ -173,12 +139,12 @@ def _interval(
     """Return the ends of epsilon at the run's delta; a replacement spends the same in both orders, if not said."""
     lowest = highest = 0.0
     for order in orders or ((0,) if run.replaced else (0, 1)):
-        low, high = _search(sources, order, run.delta).interval(highest, both=both)
+        low, high = loss_search(sources, order, run.delta).interval(highest, both=both)
         lowest, highest = max(lowest, low), max(highest, high)
     return lowest, highest
 
 
-def _search(sources: Sequence[PhaseSource], order: int, delta: float) -> LossSearch:
+def loss_search(sources: Sequence[PhaseSource], order: int, delta: float) -> LossSearch:
     """Return the search for epsilon of all sources."""
     together = sum(source.steps for source in sources)
     return LossSearch([source.part(order, delta, together) for source in sources], delta)

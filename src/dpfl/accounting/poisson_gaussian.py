@@ -278,11 +278,8 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
     """Return the loss of one step cut into cells; a bulk narrower than a cell becomes an atom on the grid."""
     bulk, origin = _bulk(step, interval)
     low, high = float(step.loss(np.array(-far))), float(step.loss(np.array(far)))
-    first = min(-1, math.floor((low - origin) / interval))
-    grid = (
-        origin
-        + (first + np.arange(max(3, math.ceil((high - origin) / interval) - first + 1), dtype=np.float64)) * interval
-    )
+    first, last = min(-1, math.floor((low - origin) / interval)), max(1, math.ceil((high - origin) / interval))
+    grid = origin + np.arange(first, last + 1, dtype=np.float64) * interval
     edges = np.clip(step.place(grid), -far, far)
     edges[0], edges[-1] = -far, far
     mesh = np.sort(np.concatenate([edges, step.mesh(-far, far), [-bulk, bulk]]))

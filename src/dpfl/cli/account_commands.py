@@ -37,6 +37,8 @@ def account(
     steps_per_epoch: Annotated[int | None, typer.Option("--steps-per-epoch", help="for balls_in_bins")] = None,
     neighbouring: Annotated[str, typer.Option("--neighbouring", help=", ".join(Neighbouring))] = "zero_out",
     observer: Annotated[str, typer.Option("--observer", help=", ".join(Observer))] = "every_step",
+    advantage: Annotated[bool, typer.Option("--advantage", help="add the largest TPR - FPR of a test")] = False,
+    fpr: Annotated[float | None, typer.Option("--fpr", help="add the largest TPR of a test at this FPR")] = None,
     smoothness: Annotated[float | None, typer.Option(help=f"of a convex loss{_HIDDEN}")] = None,
     learning_rate: Annotated[float | None, typer.Option(help=f"step size{_HIDDEN}")] = None,
     lipschitz: Annotated[float | None, typer.Option(help=f"bound on a record's gradient{_HIDDEN}")] = None,
@@ -55,12 +57,15 @@ def account(
     conditions = {"neighbouring": neighbouring, "observer": observer}
     try:
         drawn, found, refuted = _judged(sampler, fields, problem, {**run, **conditions}, claimed_epsilon)
+        asked = advantage or fpr is not None
+        tests = _tests(drawn, noise_multiplier, steps, conditions, advantage, fpr) if asked else {}
     except ValueError as error:
         raise InputError(str(error)) from error
     claimed = "-" if claimed_epsilon is None else f"{claimed_epsilon:.6g}{' (refuted)' if refuted else ''}"
-    typer.echo("sampler | neighbouring | observer | claimed | proven | at least | proven by | at least by")
+    heads = ["sampler", "neighbouring", "observer", "claimed", "proven", "at least", *tests, "proven by", "at least by"]
+    typer.echo(" | ".join(heads))
     cells = [str(drawn), neighbouring, observer, claimed, at_most(found.upper, 6), at_least(found.lower, 6)]
-    typer.echo(" | ".join([*cells, found.upper_by, found.lower_by]))
+    typer.echo(" | ".join([*cells, *tests.values(), found.upper_by, found.lower_by]))
     if refuted:
         raise typer.Exit(1)
 
@@ -79,6 +84,24 @@ def _judged(
     drawn = sampler_named(name, **_given(fields))
     found = guarantee(drawn, **run, convex=convex)
     return drawn, found, claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is ClaimVerdict.REFUTED
+
+
+def _tests(
+    sampler: Sampler, noise_multiplier: float, steps: int, conditions: dict[str, str], advantage: bool,
+    fpr: float | None,
+) -> dict[str, str]:  # fmt: skip
+    """Return the columns of what a test may reach: at least, and at most. Raises ValueError naming the option."""
+    from dpfl.accounting.guarantees import Phase, privacy_curve
+
+    if conditions["observer"] != Observer.EVERY_STEP:
+        raise ValueError("--advantage and --fpr are known for the observer every_step only")
+    phases = [Phase(sampler, noise_multiplier, steps)]
+    curve, columns = privacy_curve(phases, neighbouring=conditions["neighbouring"]), {}
+    if advantage:
+        columns["advantage"] = curve.advantage()
+    if fpr is not None:
+        columns[f"TPR at FPR {fpr:.6g}"] = curve.true_positive_rate(fpr)
+    return {name: f"{at_least(ends.lower, 6)} to {at_most(ends.upper, 6)}" for name, ends in columns.items()}
 
 
 def _convex(problem: dict[str, float | None], records: int | None) -> HidesSteps | None:

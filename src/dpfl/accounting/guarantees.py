@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from scipy.special import ndtri
 
@@ -347,8 +347,8 @@ def noise_multiplier(
         raise ValueError(f"convex is of use with target_epsilon only, not with {given[0]}")
     if target_advantage is not None:
         return _noise_for_tests(run, real("target_advantage", target_advantage, above=0, below=1), None)
-    rate = real("fpr", fpr, above=0, below=1)
-    return _noise_for_tests(run, real("target_tpr", target_tpr, above=rate, below=1), rate)
+    rate = real("fpr", cast("float", fpr), above=0, below=1)
+    return _noise_for_tests(run, real("target_tpr", cast("float", target_tpr), above=rate, below=1), rate)
 
 
 def _noise_for_epsilon(run: Run, target: float, convex: HidesSteps | None) -> float:

@@ -434,5 +434,5 @@ def test_a_record_that_is_used_less_often_than_the_advantage_needs_no_noise():
 def test_a_target_that_makes_no_sense_is_named(target, message):
     with pytest.raises(ValueError, match=message):
         noise_multiplier(Poisson(0.1), steps=10, **target)
-    with pytest.raises(ValueError, match="target_advantage 0.1 is met by no noise"):
+    with pytest.raises(ValueError, match=r"target_advantage 0\.1 is met by no noise"):
         noise_multiplier(ShuffledEpochs(64, 6017), target_advantage=0.1, steps=95, neighbouring="add_or_remove")

@@ -323,7 +323,7 @@ def noise_multiplier(
     >>> round(sigma, 3), guarantee(BallsInBins(94), noise_multiplier=sigma, steps=1880, delta=1e-5).upper <= 2.93
     (0.931, True)
     >>> round(noise_multiplier(Poisson(1 / 94), target_tpr=0.03, fpr=0.01, steps=1880), 2)
-    1.35
+    1.25
 
     Edge case: a record that is used with a chance of at most delta needs no noise.
 

@@ -367,10 +367,10 @@ def test_rare_losses_are_trimmed_to_the_safe_side():
     masses = np.exp(-(losses**2)) + 1e-15 * (np.abs(losses) > 7)
     law = GridLaw(-10.0, 0.25, masses / masses.sum())
     delta = lambda law, e: law.lost + law.masses @ np.maximum(0, -np.expm1(e - law.losses))  # noqa: E731
-    for upward, sign in ((True, 1), (False, -1)):
-        ((kept, count),) = composition._trimmed([(law, 3)], 1e-12, pessimistic=upward)
+    for above, sign in ((True, 1), (False, -1)):
+        ((kept, count),) = composition._trimmed([(law, 3)], 1e-12, pessimistic=above)
         assert count == 3 and kept.masses.size < law.masses.size
-        if not upward:
+        if not above:
             kept = GridLaw(kept.origin, kept.step, kept.masses)  # what is lost counts above only
         for epsilon in (-9.0, -3.0, 0.0, 1.0, 5.0):
             assert sign * (delta(kept, epsilon) - delta(law, epsilon)) >= -1e-16

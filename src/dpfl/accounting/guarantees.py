@@ -278,10 +278,10 @@ def privacy_curve(phases: Sequence[Phase], *, neighbouring: Neighbouring | str =
 
     >>> from dpfl.accounting import Phase, Poisson, privacy_curve
     >>> curve = privacy_curve([Phase(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880)])
-    >>> [round(end, 3) for end in curve.true_positive_rate(0.01)]
-    [0.063, 0.063]
+    >>> [round(float(end), 3) for end in curve.true_positive_rate(0.01)]
+    [0.043, 0.043]
     >>> [round(end, 3) for end in curve.advantage()]
-    [0.226, 0.226]
+    [0.231, 0.231]
     >>> lower, upper = curve.delta(2.6424)
     >>> lower <= 1.0002e-5 and upper >= 0.9998e-5
     True
@@ -323,7 +323,7 @@ def noise_multiplier(
     >>> round(sigma, 3), guarantee(BallsInBins(94), noise_multiplier=sigma, steps=1880, delta=1e-5).upper <= 2.93
     (0.931, True)
     >>> round(noise_multiplier(Poisson(1 / 94), target_tpr=0.03, fpr=0.01, steps=1880), 2)
-    1.35
+    1.25
 
     Edge case: a record that is used with a chance of at most delta needs no noise.
 

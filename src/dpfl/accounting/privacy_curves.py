@@ -184,7 +184,7 @@ class PrivacyCurve:
 
     @cached_property
     def _told_apart(self) -> bool:
-        """Whether the number of steps tells that the record is there."""
+        """True where the number of steps tells that the record is there."""
         return math.isinf(self._mu) and any(math.isinf(accountant(run).lower().epsilon) for run in self.runs)
 
     @cached_property
@@ -195,7 +195,7 @@ class PrivacyCurve:
 
     @property
     def _amplified(self) -> bool:
-        """Whether amplification is known, and of use: not where losses are beyond floats."""
+        """True where amplification is known, and of use: not where losses are beyond floats."""
         gaussian = all(isinstance(part.run.sampler, FullBatch) for part in self._parts)
         return not (math.isinf(self._mu) or gaussian or any(part.loss_is_beyond_floats() for part in self._parts))
 

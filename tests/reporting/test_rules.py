@@ -108,11 +108,12 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
     said = judge(ClaimEvidence([saved, *plain]), rule)
     assert said.count(Status.FAILS) == 0
-    assert said.reason == "It holds in 0 of 21 cases; none contradicts it, 1 would if tested alone."
+    assert said.reason == "Shown in none of 21 cases; no case contradicts it once all 21 are considered together. Tested alone, 1 case would "
+        "contradict it."
     failing = from_values("failing", -5 + spread)
     said = judge(ClaimEvidence([failing, saved, *plain]), rule)
-    assert said.reason == "It holds in 0 of 22 cases; 1 contradicts it, 1 more would if tested alone."
-    assert judge(ClaimEvidence(plain), rule).reason == "It holds in 0 of 20 cases; none contradicts it."
+    assert said.reason == "Shown in none of 22 cases; 1 contradicts it. Tested alone, 1 case would also contradict it."
+    assert judge(ClaimEvidence(plain), rule).reason == "Shown in none of 20 cases; no case contradicts it."
 
 
 def test_a_case_that_only_the_margin_saves_is_counted_aloud():
@@ -121,7 +122,8 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
     assert said.count(Status.WITHIN_MARGIN) == 2
     assert said.reason == (
-        "It holds in 0 of 2 cases, in 2 up to its margin; none contradicts it; short of it by more than chance: 1."
+        "Shown in none of 2 cases; no case contradicts it. In 2 cases it misses by less than the margin. In 1 case it "
+        "falls short by more than chance."
     )
 
 
@@ -202,10 +204,10 @@ def test_stand_in_data_decide_nothing(rule, effect):
     judgement = judge(evidence, rule)
     would_be = judge(simulated(np.random.default_rng(3), [effect] * 3), rule).verdict
     assert judgement.verdict is Verdict.UNDECIDED
-    assert judgement.reason.startswith("Stand-in data only (digits)") and f"'{would_be}'" in judgement.reason
+    assert judgement.reason.startswith("It was run on stand-in data only (digits)") and f"'{would_be}'" in judgement.reason
     assert judgement.count(Status.STAND_IN) == 3
     single = ClaimEvidence([from_values("case", [1.0], stand_in="digits")])
-    assert judge(single, rule).reason == "Stand-in data only (digits), which decide nothing."
+    assert judge(single, rule).reason == "It was run on stand-in data only (digits), so there is no verdict."
 
 
 def test_stand_in_data_beside_real_ones_count_as_not_run():

@@ -28,7 +28,7 @@ def test_printed_numbers_are_shown_where_some_are_comparable(made):
 def test_the_key_names_no_shape_that_is_not_there_and_one_number_of_runs_is_said_alone(made):
     numbers, _ = of(made)
     picture = lead_picture(numbers[:2], [])
-    assert [style for style, _ in picture.key] == ["inside"] and picture.caption.endswith("Runs a point: 10.")
+    assert [style for style, _ in picture.key] == ["inside"] and picture.caption.endswith("Runs per point: 10.")
 
 
 def test_the_central_model_has_one_client(made):

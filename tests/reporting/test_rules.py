@@ -108,8 +108,10 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
     said = judge(ClaimEvidence([saved, *plain]), rule)
     assert said.count(Status.FAILS) == 0
-    assert said.reason == "Shown in none of 21 cases; no case contradicts it once all 21 are considered together. Tested alone, 1 case would "
-        "contradict it."
+    assert said.reason == (
+        "Shown in none of 21 cases; no case contradicts it once all 21 are considered together. Tested alone, 1 case "
+        "would contradict it."
+    )
     failing = from_values("failing", -5 + spread)
     said = judge(ClaimEvidence([failing, saved, *plain]), rule)
     assert said.reason == "Shown in none of 22 cases; 1 contradicts it. Tested alone, 1 case would also contradict it."
@@ -204,7 +206,8 @@ def test_stand_in_data_decide_nothing(rule, effect):
     judgement = judge(evidence, rule)
     would_be = judge(simulated(np.random.default_rng(3), [effect] * 3), rule).verdict
     assert judgement.verdict is Verdict.UNDECIDED
-    assert judgement.reason.startswith("It was run on stand-in data only (digits)") and f"'{would_be}'" in judgement.reason
+    assert judgement.reason.startswith("It was run on stand-in data only (digits)")
+    assert f"'{would_be}'" in judgement.reason
     assert judgement.count(Status.STAND_IN) == 3
     single = ClaimEvidence([from_values("case", [1.0], stand_in="digits")])
     assert judge(single, rule).reason == "It was run on stand-in data only (digits), so there is no verdict."

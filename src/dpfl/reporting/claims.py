@@ -401,8 +401,8 @@ def write_page(paper: str, csv: Path) -> Path:
     )
     page = csv.with_suffix(".html")
     notes = [
-        f"Intervals: {percent(LEVEL)}. Tests: at {percent(ALPHA)}, adjusted by Holm for the cases of a claim, not for several "
-        "claims. Rules: reporting/rules.py."
+        f"Intervals: {percent(LEVEL)}. Tests: at {percent(ALPHA)}, adjusted by Holm for the cases of a claim, not for "
+        "several claims. Rules: reporting/rules.py."
     ]
     write_atomically(page, html_page(TableLayout(body, notes), f"{paper}: claims and verdicts"))
     return page

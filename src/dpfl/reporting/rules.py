@@ -433,7 +433,8 @@ class _Tally:
         if self.ran == 1:
             return "It has a single run on at least one side, which no test can judge."
         which = "All" if self.single == self.ran else self.single
-        return f"{which} of them {'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge."
+        verb = "has" if self.single == 1 else "have"
+        return f"{which} of them {verb} a single run on at least one side, which no test can judge."
 
     def all_cases(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""

@@ -165,7 +165,7 @@ def test_the_interval_shown_is_the_one_that_agreement_is_judged_by(numbers):
 
 def test_what_all_rows_share_is_said_once_with_what_the_interval_is(numbers):
     said = said_once(on_mnist(numbers))
-    assert said.startswith("In every row: MNIST, 10 clients. Prediction: a mean of 10 other runs")
+    assert said.startswith("In every row: MNIST, 10 clients. Prediction: the mean of 10 new runs")
     assert f'"{Agreement.INSIDE}" says' in said
 
 
@@ -216,8 +216,7 @@ def test_a_group_whose_numbers_all_have_several_runs_is_no_gap(numbers):
 
 def test_the_sum_in_words_says_how_many_runs_the_paper_prints(numbers):
     assert gaps_in_words(numbers) == (
-        "Of 72 printed numbers: 66 with no run of ours; 1 with one run of ours, where the paper says that it prints "
-        "means of 10"
+        "Of 72 published numbers: 66 we did not run; 1 we ran once (the paper reports means of 10)"
     )
     assert gaps_in_words(numbers[6:]) == "Of 66 published numbers: 66 we did not run"
     unknown = [replace(each, printed_runs=0) for each in numbers[:5]]

@@ -139,14 +139,15 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     overall = cells[(cells["split"] == EVERY_SPLIT) & (cells["sampling"] != Sampling.SHUFFLED.value)]
     notes = [_cost(group) for _, group in overall.groupby(["ran_on", "model", "epsilon"], sort=False)]
     notes.append(
-        'All three use the same noise, calibrated for Poisson batches to the claimed ε. "ε proven" is an accountant\'s upper '
-        'bound for these batches. "ε at least" is a lower bound, reached by a pair of neighbouring data sets. Both hold for '
-        "an observer of every step who knows n, with one record replaced by nothing (zero out), at "
-        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound is refuted."
+        'All three use the same noise, calibrated for Poisson batches to the claimed ε. "ε proven" is an accountant\'s '
+        'upper bound for these batches. "ε at least" is a lower bound, reached by a pair of neighbouring data sets. '
+        "Both hold for an observer of every step who knows n, with one record replaced by nothing (zero out), at "
+        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound is "
+        "refuted."
     )
     notes.append(
-        f'Accuracy is in per cent. "Over shuffled" is the difference in points on the {count_range(cells["runs"])} seeds that '
-        f"ran with all three samplers. ± is a 95 % interval by Student's t for each row alone."
+        f'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
+        f"samplers (seeds: {count_range(cells['runs'])}). ± is a 95 % interval by Student's t for each row alone."
     )
     notes += sorted(set(cells["data_note"]) - {""})
     return notes
@@ -161,7 +162,8 @@ def _cost(group: pd.DataFrame) -> str:
     ]
     first = group.iloc[0]
     where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, noise for ε = {first['epsilon']:g}"
-    return f"{where}: compared with shuffled epochs, accuracy changes by {' and by '.join(parts)}, averaged over the splits."
+    changes = " and by ".join(parts)
+    return f"{where}: compared with shuffled epochs, accuracy changes by {changes}, averaged over the splits."
 
 
 def draw_sampling(cells: pd.DataFrame) -> Figure:

@@ -191,8 +191,9 @@ class Summary:
         alone = ""
         if self.single != self.counts:
             alone = f" If the published values are single runs: {_in_words(self.single, JUDGED)}."
+        outcomes = _in_words(self.counts, _COMPARED)
         return (
-            f"{self.comparable} of {self.printed} published numbers were run: {_in_words(self.counts, _COMPARED)}.{alone} "
+            f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} "
             f"Median difference {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
         )
 
@@ -276,8 +277,8 @@ def said_once(numbers: Sequence[PrintedNumber]) -> str:
     runs = numbers[0].printed_runs
     if runs and any(each.prediction == each.prediction for each in numbers):
         said.append(
-            f"Prediction: the mean of {runs} new runs lies within this distance of ours with 95 % probability, estimated "
-            f'from the scatter of our runs. If it is wide, "{Agreement.INSIDE}" says little.'
+            f"Prediction: the mean of {runs} new runs lies within this distance of ours with 95 % probability, "
+            f'estimated from the scatter of our runs. If it is wide, "{Agreement.INSIDE}" says little.'
         )
     return " ".join(said)
 

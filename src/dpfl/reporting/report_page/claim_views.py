@@ -195,7 +195,7 @@ def _margin(row: Mapping[str, Any]) -> str:
 
 
 def _figure(folder: Path, paper: str, claim: str, places: Iterable[Place]) -> str:
-    """Return the name of the figure that shows a claim: the one in claims.yaml, else the first that it was read from."""
+    """Return the name of a claim's figure: the one in claims.yaml, else the first that its cases were read from."""
     named = load(paper).claims.get(claim, {}).get("figure")
     known = [f"figures/{named}"] if named else []
     found = [each for place in known if (each := _place(folder, paper, place))]
@@ -218,7 +218,8 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
         return ""
     unit = f" {row['unit']}" if row["unit"] else ""
     needed = f"; the claim needs {claimed_words(claimed, row)}" if claimed else ""
-    said = f"{_number(row['estimate'])}{unit}{_interval(row)}{needed}"
+    runs = " (one run)" if row["n"] == 1 else ""
+    said = f"{_number(row['estimate'])}{unit}{_interval(row)}{runs}{needed}"
     return f"{case_name(row['case'])}: {with_greek_symbols(said)}"
 
 

@@ -273,8 +273,8 @@ def picture_uri(csv: Path) -> str:
 
 
 ABOUT_SCALE = {
-    "demo": "Scale demo: small runs on data that come with scikit-learn and stand in for the real data. They show that every "
-    "stage works. Do not compare their accuracies with the published ones.",
+    "demo": "Scale demo: small runs on data that come with scikit-learn and stand in for the real data. They show that "
+    "every stage works. Do not compare their accuracies with the published ones.",
     "quick": "Scale quick: the real data with few seeds.",
     "paper": "Scale paper: the real data. Each result gives its number of runs and marks what was not run.",
 }

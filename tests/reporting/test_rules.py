@@ -178,9 +178,9 @@ def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
-    assert judgement.reason.endswith("All of them have a single run, on one side at least: no test can judge that.")
+    assert judgement.reason.endswith("All of them have a single run on at least one side, which no test can judge.")
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
-        "It has a single run, on one side at least: no test can judge that."
+        "It has a single run on at least one side, which no test can judge."
     )
 
 
@@ -189,7 +189,7 @@ def test_a_case_that_can_be_tested_goes_before_single_runs():
     single = [from_values(f"single {value}", [value]) for value in (-100.0, 100.0)]
     judgement = judge(ClaimEvidence([*single, *tested]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
     assert judgement.verdict is Verdict.UNDECIDED and judgement.cases[0].case.case == "effect 0.0"
-    assert judgement.reason.endswith("2 of them have a single run, on one side at least: no test can judge that.")
+    assert judgement.reason.endswith("2 of them have a single run on at least one side, which no test can judge.")
 
 
 def test_cases_are_found_within_a_margin_by_chance_as_seldom_as_alpha():
@@ -225,7 +225,7 @@ def test_what_was_not_run_keeps_a_claim_open_and_saves_no_refuted_one():
     rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
     assert judge(ClaimEvidence(computed(1, 2).cases, missing=2), rule).verdict is Verdict.UNDECIDED
     most = judge(ClaimEvidence(computed(1, 2, 3).cases, missing=2), rule)
-    assert most.verdict is Verdict.WEAKER and "2 more cases that it covers were not run" in most.reason
+    assert most.verdict is Verdict.WEAKER and "2 more cases were not run" in most.reason
     assert judge(ClaimEvidence(computed(1, -2).cases, missing=50), rule).verdict is Verdict.REFUTED
     nothing = judge(ClaimEvidence(missing=3, absent="Too few clients."), rule)
     assert nothing.verdict is Verdict.NOT_RUN and nothing.reason == "Too few clients." and nothing.cases == []

@@ -189,7 +189,7 @@ def test_a_run_table_counts_where_no_commit_accounts_for_its_code(tmp_path):
         table = folder / f"{number}.csv.gz"
         table.touch()
         record_path(table).write_text(json.dumps({"source": source}))
-    assert untraced_runs(tmp_path, "p").startswith("2 of 4 run tables were trained from a changed source tree or name")
+    assert untraced_runs(tmp_path, "p").startswith("2 of 4 run tables were made from a changed source tree or name")
     for number, text in enumerate(("[]", "{", '{"source": 1}', "[" * 100_000), start=4):
         table = folder / f"{number}.csv.gz"
         table.touch()

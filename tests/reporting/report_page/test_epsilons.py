@@ -90,7 +90,7 @@ def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do
         return pd.concat([kept, shuffled(table).query("epsilon != 1.2")])
 
     shown = under_other_batches(statements(changed(NOISE, balls), "bhaskar2025"))
-    assert [text.partition(" under")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
+    assert [text.partition(" with")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
     assert shown[0].endswith("refuted in its only setting (claimed 2.93, an attack reaches 12.8).")
     assert shown[1] == "Balls in bins with the ε for Poisson batches: proven in its only setting."
 

@@ -157,7 +157,7 @@ def _cost(group: pd.DataFrame) -> str:
     """Say of one budget what batches with a proof cost in accuracy against shuffled ones."""
     texts = _with_interval(group["over_shuffled_pct"], group["over_shuffled_interval_pct"], "{:+z.2f}")
     parts = [
-        f"{text} points with {SAMPLERS[row.sampling]} batches (proven ε {at_most(row.epsilon_proven, places=2)})"
+        f"{text} points with {SAMPLERS[row.sampling]} sampling (proven ε {at_most(row.epsilon_proven, places=2)})"
         for row, text in zip(group.itertuples(), texts, strict=True)
     ]
     first = group.iloc[0]

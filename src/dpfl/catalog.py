@@ -65,6 +65,8 @@ class Paper:
     """Why a setting has its value where the paper does not state it; "*" speaks for all that are not named."""
     deviations: list[str] = field(default_factory=list)
     """Where the runs differ from the paper on purpose, a sentence each."""
+    findings: list[dict[str, str]] = field(default_factory=list)
+    """Lead findings of the report's first screen: a sentence, a figure, and a claim or a table."""
 
 
 @cache
@@ -90,6 +92,11 @@ def load(key: str) -> Paper:
         require_valid(f"{key}/{name}.yaml", content, f"{name}.yaml")
     if astray := sorted(set(facts.get("inferred", {})) - {"*", *facts["settings"]}):
         raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is no key of settings")
+    known = {"claim": others["claims"], "table": facts["tables"], "figure": facts["figures"]}
+    named = [(part, each[part]) for each in facts.get("findings", []) for part in known if part in each]
+    named += [("figure", claim["figure"]) for claim in others["claims"].values() if "figure" in claim]
+    if missing := [f"{part} {name}" for part, name in named if name not in known[part]]:
+        raise InputError(f"{key}: findings or claims.yaml name a {missing[0]} that the paper does not have")
     return Paper(key=key, **others, **facts)
 
 

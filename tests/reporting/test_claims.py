@@ -129,7 +129,7 @@ def test_a_part_of_a_question_of_ours_is_one_too(key):
 
 def test_a_question_of_ours_is_said_to_be_one_and_answered():
     asked = whole("it", sentence="Does it help?", our_question=True)
-    assert said(asked) == "Not a claim of the paper: Does it help? (Theorem 1)"
+    assert said(asked) == "Our question: Does it help? (Theorem 1)"
     assert [answer(verdict, True) for verdict in Verdict] == ["yes", "in part", "no", "undecided", "not run"]
     assert [answer(verdict, False) for verdict in Verdict] == list(Verdict)
 

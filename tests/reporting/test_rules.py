@@ -108,11 +108,14 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
     said = judge(ClaimEvidence([saved, *plain]), rule)
     assert said.count(Status.FAILS) == 0
-    assert said.reason == "It holds in 0 of 21 cases; none contradicts it, 1 would if tested alone."
+    assert said.reason == (
+        "Shown in none of 21 cases; no case contradicts it once all 21 are considered together. Tested alone, 1 case "
+        "would contradict it."
+    )
     failing = from_values("failing", -5 + spread)
     said = judge(ClaimEvidence([failing, saved, *plain]), rule)
-    assert said.reason == "It holds in 0 of 22 cases; 1 contradicts it, 1 more would if tested alone."
-    assert judge(ClaimEvidence(plain), rule).reason == "It holds in 0 of 20 cases; none contradicts it."
+    assert said.reason == "Shown in none of 22 cases; 1 contradicts it. Tested alone, 1 case would also contradict it."
+    assert judge(ClaimEvidence(plain), rule).reason == "Shown in none of 20 cases; no case contradicts it."
 
 
 def test_a_case_that_only_the_margin_saves_is_counted_aloud():
@@ -121,7 +124,8 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
     assert said.count(Status.WITHIN_MARGIN) == 2
     assert said.reason == (
-        "It holds in 0 of 2 cases, in 2 up to its margin; none contradicts it; short of it by more than chance: 1."
+        "Shown in none of 2 cases; no case contradicts it. In 2 cases it misses by less than the margin. In 1 case it "
+        "falls short by more than chance."
     )
 
 
@@ -174,9 +178,9 @@ def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
-    assert judgement.reason.endswith("All of them have a single run, on one side at least: no test can judge that.")
+    assert judgement.reason.endswith("All of them have a single run on at least one side, which no test can judge.")
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
-        "It has a single run, on one side at least: no test can judge that."
+        "It has a single run on at least one side, which no test can judge."
     )
 
 
@@ -185,7 +189,7 @@ def test_a_case_that_can_be_tested_goes_before_single_runs():
     single = [from_values(f"single {value}", [value]) for value in (-100.0, 100.0)]
     judgement = judge(ClaimEvidence([*single, *tested]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
     assert judgement.verdict is Verdict.UNDECIDED and judgement.cases[0].case.case == "effect 0.0"
-    assert judgement.reason.endswith("2 of them have a single run, on one side at least: no test can judge that.")
+    assert judgement.reason.endswith("2 of them have a single run on at least one side, which no test can judge.")
 
 
 def test_cases_are_found_within_a_margin_by_chance_as_seldom_as_alpha():
@@ -202,10 +206,11 @@ def test_stand_in_data_decide_nothing(rule, effect):
     judgement = judge(evidence, rule)
     would_be = judge(simulated(np.random.default_rng(3), [effect] * 3), rule).verdict
     assert judgement.verdict is Verdict.UNDECIDED
-    assert judgement.reason.startswith("Stand-in data only (digits)") and f"'{would_be}'" in judgement.reason
+    assert judgement.reason.startswith("It was run on stand-in data only (digits)")
+    assert f"'{would_be}'" in judgement.reason
     assert judgement.count(Status.STAND_IN) == 3
     single = ClaimEvidence([from_values("case", [1.0], stand_in="digits")])
-    assert judge(single, rule).reason == "Stand-in data only (digits), which decide nothing."
+    assert judge(single, rule).reason == "It was run on stand-in data only (digits), so there is no verdict."
 
 
 def test_stand_in_data_beside_real_ones_count_as_not_run():
@@ -220,7 +225,7 @@ def test_what_was_not_run_keeps_a_claim_open_and_saves_no_refuted_one():
     rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
     assert judge(ClaimEvidence(computed(1, 2).cases, missing=2), rule).verdict is Verdict.UNDECIDED
     most = judge(ClaimEvidence(computed(1, 2, 3).cases, missing=2), rule)
-    assert most.verdict is Verdict.WEAKER and "2 more cases that it covers were not run" in most.reason
+    assert most.verdict is Verdict.WEAKER and "2 more cases were not run" in most.reason
     assert judge(ClaimEvidence(computed(1, -2).cases, missing=50), rule).verdict is Verdict.REFUTED
     nothing = judge(ClaimEvidence(missing=3, absent="Too few clients."), rule)
     assert nothing.verdict is Verdict.NOT_RUN and nothing.reason == "Too few clients." and nothing.cases == []

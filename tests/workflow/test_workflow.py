@@ -76,7 +76,7 @@ def test_the_small_run_of_a_sixth_paper_has_every_output(small_run):
     assert 0 < risks["excess_risk"][0] < risks["excess_risk"][1]
     verdicts = pd.read_csv(results / "claims" / "smith2026.csv").set_index("claim")
     assert verdicts["verdict"].to_dict() == {"noise_costs": "undecided", "optimal": "not run"}
-    assert "Stand-in data only (digits)" in verdicts["reason"]["noise_costs"]
+    assert "on stand-in data only (digits)" in verdicts["reason"]["noise_costs"]
     evidence = pd.read_csv(results / "claims" / "smith2026_evidence.csv")
     assert evidence["claim"].tolist() == ["noise_costs"] and evidence["estimate"][0] > 0
 

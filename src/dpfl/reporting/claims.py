@@ -269,8 +269,8 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
 
 
 def said(claim: Mapping[str, Any]) -> str:
-    """Return the sentence of a claim with its source; a question of ours says that it is none of the paper's claims."""
-    asked = "Not a claim of the paper: " if claim.get("our_question") else ""
+    """Return the sentence of a claim with its source; a question of ours begins with "Our question"."""
+    asked = "Our question: " if claim.get("our_question") else ""
     return f"{asked}{claim['sentence']} ({claim['source']})"
 
 
@@ -401,10 +401,10 @@ def write_page(paper: str, csv: Path) -> Path:
     )
     page = csv.with_suffix(".html")
     notes = [
-        f"Intervals: {percent(LEVEL)}. Tests at {percent(ALPHA)}, by Holm over a claim's cases; nothing is "
-        "adjusted over claims. Rules: reporting/rules.py."
+        f"Intervals: {percent(LEVEL)}. Tests: at {percent(ALPHA)}, adjusted by Holm for the cases of a claim, not for "
+        "several claims. Rules: reporting/rules.py."
     ]
-    write_atomically(page, html_page(TableLayout(body, notes), f"{paper}: what it claims, and what the evidence says"))
+    write_atomically(page, html_page(TableLayout(body, notes), f"{paper}: claims and verdicts"))
     return page
 
 

@@ -238,7 +238,7 @@ class ClaimEvidence:
     cases: list[Case] = field(default_factory=list)
     missing: int = 0
     beside: list[Case] = field(default_factory=list)
-    absent: str = "No case of it was run."
+    absent: str = "No case was run."
 
 
 @dataclass(frozen=True)
@@ -297,8 +297,8 @@ def judge(evidence: ClaimEvidence, rule: Rule) -> Judgement:
     if not real:
         names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
         there = _judge(evidence.cases, evidence.missing, rule)
-        would_be = "" if there.verdict is Verdict.UNDECIDED else f"; there it would be '{there.verdict}'"
-        reason = f"Stand-in data only ({names}), which decide nothing{would_be}."
+        would_be = "" if there.verdict is Verdict.UNDECIDED else f" On these data the claim would be '{there.verdict}'."
+        reason = f"It was run on stand-in data only ({names}), so there is no verdict.{would_be}"
         shown = [replace(each, status=Status.STAND_IN) for each in there.cases]
         return Judgement(Verdict.UNDECIDED, reason, [*shown, *beside], evidence.missing)
     aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
@@ -319,8 +319,7 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     if tally.single and verdict in (Verdict.UNDECIDED, Verdict.WEAKER):
         reason = f"{reason} {tally.single_runs()}"
     if missing and verdict is not Verdict.REFUTED:
-        which = "case that it covers was" if missing == 1 else "cases that it covers were"
-        reason = f"{reason} {missing} more {which} not run."
+        reason = f"{reason} {missing} more {'case was' if missing == 1 else 'cases were'} not run."
     return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], missing)
 
 
@@ -402,25 +401,49 @@ class _Tally:
         self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
 
     def sentence(self) -> str:
-        """Say in how many cases the claim holds, and how many contradict it."""
+        """Say in how many cases the claim is shown and how many contradict it; then one sentence for each finer count.
+
+        The first sentence is the plain one, the others are its statistics.
+        """
         if self.holds == self.ran:
-            return f"It holds in {self.all_cases()}."
+            return f"Shown in {self.all_cases()}."
         if self.ran == 1:
-            return f"Its only case {'contradicts' if self.fails else 'does not settle'} it."
-        near = f", in {self.near} up to its margin" if self.near > self.holds else ""
-        against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
-        alone = f", {self.alone}{' more' if self.fails else ''} would if tested alone" if self.alone else ""
-        short = f"; short of it by more than chance: {self.short}" if self.short > self.alone else ""
-        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}{alone}{short}."
+            return f"Its only case {'contradicts' if self.fails else 'does not decide'} it."
+        if self.fails == self.ran:
+            return f"{self.all_cases().capitalize()} contradict it."
+        more = []
+        if self.near > self.holds:
+            more.append(f"In {_count(self.near - self.holds, 'case')} it misses by less than the margin.")
+        if self.alone:
+            also = " also" if self.fails else ""
+            more.append(f"Tested alone, {_count(self.alone, 'case')} would{also} contradict it.")
+        if self.short > self.alone:
+            more.append(f"In {_count(self.short, 'case')} it falls short by more than chance.")
+        return " ".join([f"Shown in {self.holds or 'none'} of {self.ran} cases; {self._against()}.", *more])
+
+    def _against(self) -> str:
+        """Say how many cases contradict the claim, and by which test if none does."""
+        if self.fails:
+            return f"{self.fails} {'contradict' if self.fails > 1 else 'contradicts'} it"
+        together = f" once all {self.ran} are considered together" if self.alone else ""
+        return f"no case contradicts it{together}"
 
     def single_runs(self) -> str:
         """Say how many cases no test can judge."""
-        which = f"{'All' if self.single == self.ran else self.single} of them have"
-        return f"{'It has' if self.ran == 1 else which} a single run, on one side at least: no test can judge that."
+        if self.ran == 1:
+            return "It has a single run on at least one side, which no test can judge."
+        which = "All" if self.single == self.ran else self.single
+        verb = "has" if self.single == 1 else "have"
+        return f"{which} of them {verb} a single run on at least one side, which no test can judge."
 
     def all_cases(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""
         return {1: "its only case", 2: "both cases"}.get(self.ran, f"all {self.ran} cases")
+
+
+def _count(number: int, thing: str) -> str:
+    """Return a number of things: "1 case", "2 cases"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]  # the last: p-values, and whether the smallest decides
@@ -441,16 +464,16 @@ def _for_all(tests: _Tests, tally: _Tally) -> Decision:
 def _exists(tests: _Tests, tally: _Tally) -> Decision:
     """Decide a claim of "may" or "can"."""
     strongest = (tests.holds_adjusted, True)
-    shown = f"It is so in {tally.holds} of {tally.ran} cases"
+    shown = f"Shown in {tally.holds} of {tally.ran} cases"
     below = tests.fails < ALPHA
     if any(each is Status.HOLDS and not small for each, small in zip(tally.statuses, below, strict=True)):
         return Verdict.AS_STATED, f"{shown}; one is enough.", strongest
     if tally.holds:
-        return Verdict.WEAKER, f"{shown}, but by less than is worth the name.", strongest
+        return Verdict.WEAKER, f"{shown}, but by less than the margin.", strongest
     if tally.ran == tally.total and bool(below.all()):
         shown = f"{tally.all_cases().capitalize()} contradict{'s' if tally.ran == 1 else ''} it."
         return Verdict.REFUTED, shown, (tests.fails, False)
-    return Verdict.UNDECIDED, f"None of {tally.ran} cases shows it, and not all of them exclude it.", strongest
+    return Verdict.UNDECIDED, f"Shown in none of {tally.ran} cases; not all of them exclude it.", strongest
 
 
 def _in_experiments(tests: _Tests, tally: _Tally) -> Decision:

@@ -98,7 +98,9 @@ def test_claims_without_runs_were_not_run(judged, without_runs):
 def test_stand_in_data_do_not_decide_on_the_price(judged, results):
     for claim in ("price_in_users", "without_replacement"):
         judgement = judged(claim, results)
-        assert judgement.verdict is Verdict.UNDECIDED and judgement.reason.startswith("Stand-in data only (digits)")
+        assert judgement.verdict is Verdict.UNDECIDED and judgement.reason.startswith(
+            "It was run on stand-in data only (digits)"
+        )
     # The study of dimensions is on drawn records, which stand in for nothing.
     assert judged("price_by_dimension", results).cases[0].case.stand_in == ""
 

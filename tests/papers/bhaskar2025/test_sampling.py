@@ -71,7 +71,7 @@ def test_published_runs_belong_to_no_sampler(as_runs, rows_of_runs):
 def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs):
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
-        "What provable batches cost, MNIST, ScatterNet + linear, ε = 2.93, mean of all splits"
+        "MNIST, ScatterNet + linear, noise for ε = 2.93: compared with shuffled epochs, accuracy changes by "
     )
     assert "Poisson -0.10 ± 0.00 points (proven ε 2.65)" in page.notes[0]
     first = page.body.iloc[0]
@@ -92,7 +92,7 @@ def test_one_seed_has_no_interval_and_stand_ins_are_named(as_runs, rows_of_runs,
 def test_without_the_study_the_page_says_so(as_runs, rows_of_runs):
     cells = sampling_cells(as_runs(rows_of_runs(CELLS, [0])))
     assert cells.empty and TABLES["sampling"].page(cells).notes == [
-        "No seed ran with all three samplers at this scale."
+        "No seed was run with all three samplers at this scale."
     ]
 
 

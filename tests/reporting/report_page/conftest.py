@@ -68,7 +68,11 @@ def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         claim = {"paper": paper, "claim": f"claim_{number}"}
         about = {"of": "claim_0", "text": HOSTILE if number == 0 else f"Claim {number} of the paper.", "verdict": word}
         about["our_question"], about["settings"] = False, HOSTILE if number == 2 else f"In setting {number}."
-        about |= {"reason": HOSTILE if number == 1 else "It holds in 1 of 2 cases.", "cases": 2, "hold": 1}
+        about |= {
+            "reason": HOSTILE if number == 1 else "Shown in 1 of 2 cases; 1 contradicts it.",
+            "cases": 2,
+            "hold": 1,
+        }
         about |= {"within_margin": 0, "fail": 1, "open": 0, "missing": 0, "case": f"case {number}", **numbers}
         about |= {"scope": "for all", "kind": "difference", "margin": 0.0, "unit": "points", "alpha": 0.05}
         about |= {"level": 0.95, "because": "It is said of all.", "settled_by": "a comparison"}

@@ -73,15 +73,17 @@ def test_the_summary_counts_and_measures_by_hand(numbers):
     assert (found.printed, found.run, found.comparable) == (72, 6, 5)
     assert found.median == pytest.approx(0.7) and found.largest == pytest.approx(9.0)  # of 0.1 0.4 0.7 5 9
     assert found.sentence() == (
-        "5 of 72 printed numbers run: 2 inside, 1 outside, 1 too wide to say, 1 with one run; median distance 0.7, "
-        "largest 9 points. 1 more on stand-in data."
+        "5 of 72 published numbers were run: 2 reproduced, 1 not reproduced, 1 undecided, 1 with one run. Median "
+        "difference 0.7, largest 9 points. 1 more ran on stand-in data."
     )
 
 
 def test_a_paper_without_printed_numbers_and_one_on_stand_ins_say_so(numbers):
-    assert summary([]).sentence() == "The paper prints no table of numbers."
-    assert summary(numbers[5:]).sentence() == "1 of 67 printed numbers run on stand-in data, not comparable."
-    assert summary(numbers[6:]).sentence() == "None of 66 printed numbers run yet."
+    assert summary([]).sentence() == "The paper has no table of numbers."
+    assert summary(numbers[5:]).sentence() == (
+        "1 of 67 published numbers were run on stand-in data, so they cannot be compared."
+    )
+    assert summary(numbers[6:]).sentence() == "None of 66 published numbers were run."
 
 
 def test_nothing_is_printed_where_the_table_was_not_run(changed, tmp_path):
@@ -105,7 +107,7 @@ def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
     folder = changed(TABLE, with_single)
     numbers = printed_numbers("bhaskar2025", "table_2", folder / TABLE)
     assert [each.single for each in numbers[:5]] == [Agreement.INSIDE] * 3 + [Agreement.WIDE, Agreement.SINGLE]
-    said = "1 with one run; read as single runs 3 inside, 1 too wide to say; median distance 0.7"
+    said = "1 with one run. If the published values are single runs: 3 reproduced, 1 undecided. Median difference 0.7"
     assert said in summary(numbers).sentence()
 
 
@@ -163,7 +165,7 @@ def test_the_interval_shown_is_the_one_that_agreement_is_judged_by(numbers):
 
 def test_what_all_rows_share_is_said_once_with_what_the_interval_is(numbers):
     said = said_once(on_mnist(numbers))
-    assert said.startswith("In every row: MNIST, 10 clients. Prediction: a mean of 10 other runs")
+    assert said.startswith("In every row: MNIST, 10 clients. Prediction: the mean of 10 new runs")
     assert f'"{Agreement.INSIDE}" says' in said
 
 
@@ -214,12 +216,11 @@ def test_a_group_whose_numbers_all_have_several_runs_is_no_gap(numbers):
 
 def test_the_sum_in_words_says_how_many_runs_the_paper_prints(numbers):
     assert gaps_in_words(numbers) == (
-        "Of 72 printed numbers: 66 with no run of ours; 1 with one run of ours, where the paper says that it prints "
-        "means of 10"
+        "Of 72 published numbers: 66 we did not run; 1 we ran once (the paper reports means of 10)"
     )
-    assert gaps_in_words(numbers[6:]) == "Of 66 printed numbers: 66 with no run of ours"
+    assert gaps_in_words(numbers[6:]) == "Of 66 published numbers: 66 we did not run"
     unknown = [replace(each, printed_runs=0) for each in numbers[:5]]
-    assert gaps_in_words(unknown) == "Of 5 printed numbers: 1 with one run of ours"
+    assert gaps_in_words(unknown) == "Of 5 published numbers: 1 we ran once"
 
 
 def test_the_page_lists_them_and_the_first_screen_leads_there(made):

@@ -108,7 +108,7 @@ def test_the_first_screen_says_what_it_is_and_a_strangers_text_stays_text(browse
     assert heading.text == "Two papers on differentially private federated learning, reproduced"
     for paper in browser.find_elements("css selector", ".papers > li"):
         assert "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run" in paper.text
-    assert "5 of 72 printed numbers" in browser.find_element("css selector", ".papers").text
+    assert "5 of 72 published numbers" in browser.find_element("css selector", ".papers").text
     first = browser.find_element("css selector", ".papers li:nth-child(1) .squares a")
     assert browser.execute_script("return getComputedStyle(arguments[0]).backgroundColor", first) != "rgba(0, 0, 0, 0)"
 
@@ -158,7 +158,7 @@ def test_a_square_leads_to_the_claim_and_unfolds_nothing_else(browser):
     browser.find_elements("css selector", ".squares a")[2].click()
     target = browser.find_element("css selector", ":target")
     assert target.get_attribute("id") == "claim-asoodeh2020-claim_2" and "refuted" in target.text
-    assert "case 2: 1.25 points (0.5 to 2), claimed: above 0, n = 10, p = 0.002" in target.text
+    assert "case 2: 1.25 points (0.5 to 2); the claim needs above 0." in target.text
 
 
 def test_a_link_into_a_fold_opens_it(browser):
@@ -204,7 +204,7 @@ def test_typing_a_verdict_keeps_its_claims(browser, size):
     browser.find_element("id", "filter").send_keys("refuted")
     rows = browser.find_elements("css selector", "#claims-table tbody tr")
     assert [row.is_displayed() for row in rows].count(True) == 2
-    assert browser.find_element("id", "filter-count").text == "2 of 10"
+    assert browser.find_element("id", "filter-count").text == "2 of 10 claims, 0 of 4 figures and tables"
 
 
 def test_a_phrase_is_looked_for_as_it_stands_and_else_its_words(browser):

@@ -65,11 +65,11 @@ def test_a_question_of_ours_is_answered_and_counted_nowhere(changed):
 
 
 def test_the_deciding_case_is_one_line_with_its_numbers():
-    assert deciding_case(ROW, "above 0") == "k = 10: 1.25 points (0.5 to 2), claimed: above 0, n = 10, p = 0.002"
+    assert deciding_case(ROW, "above 0") == "k = 10: 1.25 points (0.5 to 2); the claim needs above 0"
     computed = {**ROW, "low": 1.25, "high": 1.25, "n": 0, "adjusted_p": math.nan, "unit": ""}
-    assert deciding_case(computed, "at most 1") == "k = 10: 1.25, claimed: at most 1"
+    assert deciding_case(computed, "at most 1") == "k = 10: 1.25; the claim needs at most 1"
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
-    assert deciding_case(single, "") == "k = 10: 1.25 points, n = 1"
+    assert deciding_case(single, "") == "k = 10: 1.25 points (one run)"
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""
 
 

@@ -107,11 +107,11 @@ def test_jobs_are_counted_by_their_run_tables(tmp_path):
     both = total(counts.values())
     assert (both.run, both.total) == (len(own) - 1, len(jobs))
     trained(tmp_path, *jobs)
-    assert total(job_counts(tmp_path, CONFIG).values()).sentence() == f"All {len(jobs)} jobs run."
+    assert total(job_counts(tmp_path, CONFIG).values()).sentence() == f"All {len(jobs)} jobs were run."
 
 
 def test_the_sentence_counts_what_was_run():
-    assert JobCounts(245, 460).sentence() == "245 of 460 jobs run."
+    assert JobCounts(245, 460).sentence() == "245 of 460 jobs were run."
     assert JobCounts(0, 0).sentence() == ""
 
 
@@ -134,7 +134,7 @@ def test_only_finished_tables_and_figures_are_shown(parts):
 def test_printed_numbers_stand_beside_ours_a_row_each(parts):
     table = named(parts, "table_2")
     first = dict(zip(table.grid.columns, table.grid.rows[2].cells, strict=True))
-    assert (first["published"], first["difference, points"], first["agreement"]) == ("96.89", "+5.00", "outside")
+    assert (first["published"], first["difference, points"], first["agreement"]) == ("96.89", "+5.00", "not reproduced")
     assert table.grid.rows[2].style == "a-outside" and table.grid.can_sort and table.grid.has_traces
     assert "10 clients" in table.said_once
 
@@ -189,7 +189,7 @@ def test_a_run_table_counts_where_no_commit_accounts_for_its_code(tmp_path):
         table = folder / f"{number}.csv.gz"
         table.touch()
         record_path(table).write_text(json.dumps({"source": source}))
-    assert untraced_runs(tmp_path, "p").startswith("2 of 4 run tables were trained from a changed source tree or name")
+    assert untraced_runs(tmp_path, "p").startswith("2 of 4 run tables were made from a changed source tree or name")
     for number, text in enumerate(("[]", "{", '{"source": 1}', "[" * 100_000), start=4):
         table = folder / f"{number}.csv.gz"
         table.touch()

@@ -59,7 +59,7 @@ def shuffled(table: pd.DataFrame) -> pd.DataFrame:
     [
         (NoiseRule.MOMENTS, Clipping.RECORD, "the authors' later script"),
         (NoiseRule.ADVANCED_COMPOSITION, Clipping.RECORD, "the paper's formula"),
-        (NoiseRule.ADVANCED_COMPOSITION, Clipping.MEAN, "the paper's formula, a batch's mean clipped"),
+        (NoiseRule.ADVANCED_COMPOSITION, Clipping.MEAN, "the paper's formula with the batch mean clipped"),
         (NoiseRule.TIGHT, Clipping.RECORD, OWN_BOUND),
     ],
 )
@@ -78,8 +78,8 @@ def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_th
         (("shuffled epochs", "a bound for Poisson batches"), 2),
     ]
     assert under_other_batches(known) == [
-        "Shuffled epochs under the ε of Poisson batches: refuted in both settings (1.2 stated, at least 1.96 spent; "
-        "2.93 stated, at least 12.8 spent)."
+        "Shuffled epochs with the ε for Poisson batches: refuted in both settings (claimed 1.2, an attack reaches "
+        "1.96; claimed 2.93, an attack reaches 12.8)."
     ]
 
 
@@ -90,9 +90,9 @@ def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do
         return pd.concat([kept, shuffled(table).query("epsilon != 1.2")])
 
     shown = under_other_batches(statements(changed(NOISE, balls), "bhaskar2025"))
-    assert [text.partition(" under")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
-    assert shown[0].endswith("refuted in its only setting (2.93 stated, at least 12.8 spent).")
-    assert shown[1] == "Balls in bins under the ε of Poisson batches: proven in its only setting."
+    assert [text.partition(" with")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
+    assert shown[0].endswith("refuted in its only setting (claimed 2.93, an attack reaches 12.8).")
+    assert shown[1] == "Balls in bins with the ε for Poisson batches: proven in its only setting."
 
 
 def test_nothing_is_said_of_other_batches_where_none_were_drawn(made):
@@ -107,7 +107,7 @@ def test_a_setting_is_of_a_study_where_nothing_else_has_it(made):
     assert of_study("f1", "f2") == [True, False, True] and of_study("f0") == [False, False, False]
     assert of_study("f0", same) == [False, True, False]
     assert with_verdict(statements(made[0], "bhaskar2025", ["f1"]), EpsilonVerdict.REFUTED) == [
-        (1, f"poisson, ε by {OWN_BOUND}, in studies of ours")
+        (1, f"poisson, ε from {OWN_BOUND}, in our own studies")
     ]
 
 
@@ -119,8 +119,8 @@ def test_epsilons_of_a_standing_come_by_source_and_in_the_order_of_their_number(
 
     known = statements(changed(NOISE, many), "bhaskar2025")
     assert with_verdict(known, EpsilonVerdict.REFUTED) == [
-        (3, "poisson, ε by the authors' later script"),
-        (1, f"poisson, ε by {OWN_BOUND}"),
+        (3, "poisson, ε from the authors' later script"),
+        (1, f"poisson, ε from {OWN_BOUND}"),
     ]
     assert (
         sum(count for count, _ in with_verdict(known, EpsilonVerdict.UNPROVEN))

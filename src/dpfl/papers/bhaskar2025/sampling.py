@@ -135,18 +135,19 @@ def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[s
 def _notes(cells: pd.DataFrame) -> list[str]:
     """Say what provable batches cost, what the columns are, and what ran."""
     if cells.empty:
-        return ["No seed ran with all three samplers at this scale."]
+        return ["No seed was run with all three samplers at this scale."]
     overall = cells[(cells["split"] == EVERY_SPLIT) & (cells["sampling"] != Sampling.SHUFFLED.value)]
     notes = [_cost(group) for _, group in overall.groupby(["ran_on", "model", "epsilon"], sort=False)]
     notes.append(
-        "The same noise three times: calibrated for Poisson batches to the ε claimed. ε proven: what an accountant "
-        "proves for these batches; ε at least: what a worst pair of neighbours spends, both against an observer of "
-        "every step who knows n, for one record replaced by nothing (zero out), at "
-        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claim below ε at least is false."
+        'All three use the same noise, calibrated for Poisson batches to the claimed ε. "ε proven" is an accountant\'s '
+        'upper bound for these batches. "ε at least" is a lower bound, reached by a pair of neighbouring data sets. '
+        "Both hold for an observer of every step who knows n, with one record replaced by nothing (zero out), at "
+        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound is "
+        "refuted."
     )
     notes.append(
-        f"Accuracy in per cent; over shuffled: difference in points, on the seeds that ran with all three (so many: "
-        f"{count_range(cells['runs'])}); ± 95 % by Student's t, each row on its own."
+        f'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
+        f"samplers (seeds: {count_range(cells['runs'])}). ± is a 95 % interval by Student's t for each row alone."
     )
     notes += sorted(set(cells["data_note"]) - {""})
     return notes
@@ -156,12 +157,13 @@ def _cost(group: pd.DataFrame) -> str:
     """Say of one budget what batches with a proof cost in accuracy against shuffled ones."""
     texts = _with_interval(group["over_shuffled_pct"], group["over_shuffled_interval_pct"], "{:+z.2f}")
     parts = [
-        f"{SAMPLERS[row.sampling]} {text} points (proven ε {at_most(row.epsilon_proven, places=2)})"
+        f"{text} points with {SAMPLERS[row.sampling]} sampling (proven ε {at_most(row.epsilon_proven, places=2)})"
         for row, text in zip(group.itertuples(), texts, strict=True)
     ]
     first = group.iloc[0]
-    where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, ε = {first['epsilon']:g}"
-    return f"What provable batches cost, {where}, mean of all splits, against shuffled epochs: {'; '.join(parts)}."
+    where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, noise for ε = {first['epsilon']:g}"
+    changes = " and by ".join(parts)
+    return f"{where}: compared with shuffled epochs, accuracy changes by {changes}, averaged over the splits."
 
 
 def draw_sampling(cells: pd.DataFrame) -> Figure:
@@ -177,8 +179,8 @@ def draw_sampling(cells: pd.DataFrame) -> Figure:
         right.set_title("accuracy at this noise", fontsize=9)
     axes[0][0].set_xlim(*_limits(cells))
     figure.legend(*axes[0][1].get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8)
-    axes[-1][0].set_xlabel("ε: from what is exceeded to what is proven")
-    axes[-1][1].set_xlabel("accuracy less that of shuffled epochs (points)")
+    axes[-1][0].set_xlabel("ε: from the lower to the proven upper bound")
+    axes[-1][1].set_xlabel("accuracy minus shuffled epochs (points)")
     style.footer(figure, _footer(cells))
     return figure
 

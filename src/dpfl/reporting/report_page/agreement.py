@@ -59,12 +59,12 @@ _SCALES = {"pct": "%"}
 class Agreement(StrEnum):
     """Relation of one of our numbers to the printed one."""
 
-    INSIDE = "inside"
+    INSIDE = "reproduced"
     """The printed value is inside the prediction interval of ours."""
-    OUTSIDE = "outside"
+    OUTSIDE = "not reproduced"
     """The printed value is outside of it."""
-    WIDE = "too wide to say"
-    """The interval takes in nearly anything."""
+    WIDE = "undecided"
+    """The interval is too wide to tell."""
     SINGLE = "one run"
     """A single run has no interval."""
     STAND_IN = "stand-in data"
@@ -183,15 +183,18 @@ class Summary:
     def sentence(self) -> str:
         """Return the summary as one sentence, without numbers where there are none."""
         if not self.printed:
-            return "The paper prints no table of numbers."
+            return "The paper has no table of numbers."
         if not self.comparable:
-            data = "on stand-in data, not comparable" if self.run else "yet"
-            return f"{self.run or 'None'} of {self.printed} printed numbers run {data}."
-        others = f" {self.counts[Agreement.STAND_IN]} more on stand-in data." if self.run > self.comparable else ""
-        alone = f"; read as single runs {_in_words(self.single, JUDGED)}" if self.single != self.counts else ""
+            data = " on stand-in data, so they cannot be compared" if self.run else ""
+            return f"{self.run or 'None'} of {self.printed} published numbers were run{data}."
+        others = f" {self.counts[Agreement.STAND_IN]} more ran on stand-in data." if self.run > self.comparable else ""
+        alone = ""
+        if self.single != self.counts:
+            alone = f" If the published values are single runs: {_in_words(self.single, JUDGED)}."
+        outcomes = _in_words(self.counts, _COMPARED)
         return (
-            f"{self.comparable} of {self.printed} printed numbers run: {_in_words(self.counts, _COMPARED)}{alone}; "
-            f"median distance {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
+            f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} "
+            f"Median difference {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
         )
 
 
@@ -274,8 +277,8 @@ def said_once(numbers: Sequence[PrintedNumber]) -> str:
     runs = numbers[0].printed_runs
     if runs and any(each.prediction == each.prediction for each in numbers):
         said.append(
-            f"Prediction: a mean of {runs} other runs is expected within this of ours, by how much ours differ; the "
-            f'wider, the less "{Agreement.INSIDE}" says.'
+            f"Prediction: the mean of {runs} new runs lies within this distance of ours with 95 % probability, "
+            f'estimated from the scatter of our runs. If it is wide, "{Agreement.INSIDE}" says little.'
         )
     return " ".join(said)
 
@@ -362,10 +365,10 @@ def gaps_in_words(numbers: Iterable[PrintedNumber]) -> str:
     known = list(numbers)
     counts = {kind: sum(each.agreement is kind for each in known) for kind in (Agreement.NOT_RUN, Agreement.SINGLE)}
     runs = max((each.printed_runs for each in known), default=0)
-    prints = f", where the paper says that it prints means of {runs}" if runs > 1 else ""
-    said = {Agreement.NOT_RUN: "no run of ours", Agreement.SINGLE: f"one run of ours{prints}"}
-    parts = [f"{counts[kind]} with {words}" for kind, words in said.items() if counts[kind]]
-    return f"Of {len(known)} printed numbers: {'; '.join(parts)}" if parts else ""
+    prints = f" (the paper reports means of {runs})" if runs > 1 else ""
+    said = {Agreement.NOT_RUN: "we did not run", Agreement.SINGLE: f"we ran once{prints}"}
+    parts = [f"{counts[kind]} {words}" for kind, words in said.items() if counts[kind]]
+    return f"Of {len(known)} published numbers: {'; '.join(parts)}" if parts else ""
 
 
 def _gap(name: str, group: list[PrintedNumber]) -> PrintedGap:

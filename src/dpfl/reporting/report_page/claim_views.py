@@ -17,7 +17,7 @@ from dpfl.reporting import claims
 from dpfl.reporting.display_names import data_name, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import Verdict
+from dpfl.reporting.rules import Scope, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +118,8 @@ class ClaimView:
     """A claim on the page.
 
     `deciding` is the case that decides, with its numbers; `cases` has all of them; `part_of` is the text of the claim
-    that this one is a part of, "" where it stands alone. `our_question`: it is a question of ours, not a claim.
+    that this one is a part of, "" if it is none. `figure` is the name of the paper's figure that shows it, "" without
+    one. `our_question`: it is a question of ours, not a claim.
     """
 
     key: str
@@ -131,6 +132,8 @@ class ClaimView:
     deciding: str
     rule: str
     settled_by: str
+    because: str
+    figure: str
     cases: TextTable | None
     places: tuple[Place, ...]
     trace: Trace
@@ -158,6 +161,7 @@ def _view(
     trace: Trace,
 ) -> ClaimView:
     """Return one claim."""
+    places = tuple(each for place in row["places"].split() if (each := _place(folder, paper, place)))
     return ClaimView(
         key=row["claim"],
         text=with_greek_symbols(row["text"]),
@@ -167,12 +171,35 @@ def _view(
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=row["reason"],
         deciding=deciding_case(row, _claimed(row, cases)),
-        rule=f"{row['scope']}, {row['kind']}",
-        settled_by=with_greek_symbols(f"{row['settled_by']}. {row['because']}"),
+        rule=f"{_SCOPES[row['scope']]} Compared as: {row['kind']}{_margin(row)}.",
+        settled_by=with_greek_symbols(row["settled_by"]),
+        because=with_greek_symbols(row["because"]),
+        figure=_figure(folder, paper, row["claim"], places),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
-        places=tuple(each for place in row["places"].split() if (each := _place(folder, paper, place))),
+        places=places,
         trace=trace,
     )
+
+
+_SCOPES = {
+    str(Scope.FOR_ALL): "The claim is about every case, so one case that contradicts it refutes it.",
+    str(Scope.EXISTS): "The claim is that something can happen, so one case that shows it is enough.",
+    str(Scope.IN_EXPERIMENTS): "The claim is about the experiments together, so most cases decide.",
+}
+"""Scopes of claims in words."""
+
+
+def _margin(row: Mapping[str, Any]) -> str:
+    """Return the margin of a claim in words, "" if it has none."""
+    return with_greek_symbols(f", margin {row['margin']:g} {row['unit']}".rstrip()) if row["margin"] else ""
+
+
+def _figure(folder: Path, paper: str, claim: str, places: Iterable[Place]) -> str:
+    """Return the name of a claim's figure: the one in claims.yaml, else the first that its cases were read from."""
+    named = load(paper).claims.get(claim, {}).get("figure")
+    known = [f"figures/{named}"] if named else []
+    found = [each for place in known if (each := _place(folder, paper, place))]
+    return next((each.name for each in (*found, *places) if each.kind == "figure" and each.is_there), "")
 
 
 def _claimed(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
@@ -183,21 +210,17 @@ def _claimed(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
 
 
 def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
-    """Return the case that decides as one line: what it is, estimate, interval, the claimed range, runs and p.
+    """Return the deciding case as one line: its name, estimate, interval and the range that the claim needs.
 
-    The line is "" where there is no such case.
+    The line is "" if there is no such case. The runs and the p-value are in the table of cases.
     """
     if not row["case"]:
         return ""
     unit = f" {row['unit']}" if row["unit"] else ""
-    parts = [f"{_number(row['estimate'])}{unit}{_interval(row)}"]
-    if claimed:
-        parts.append(f"claimed: {claimed_words(claimed, row)}")
-    if row["n"]:
-        parts.append(f"n = {row['n']:.0f}")
-    if row["adjusted_p"] == row["adjusted_p"]:
-        parts.append(f"p = {row['adjusted_p']:.2g}")
-    return f"{case_name(row['case'])}: {with_greek_symbols(', '.join(parts))}"
+    needed = f"; the claim needs {claimed_words(claimed, row)}" if claimed else ""
+    runs = " (one run)" if row["n"] == 1 else ""
+    said = f"{_number(row['estimate'])}{unit}{_interval(row)}{runs}{needed}"
+    return f"{case_name(row['case'])}: {with_greek_symbols(said)}"
 
 
 def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
@@ -245,18 +268,29 @@ def _number(value: float) -> str:
     return "–" if value != value else f"{value:.4g}"
 
 
+_OUTCOMES = {
+    Status.HOLDS: "shown",
+    Status.WITHIN_MARGIN: "within the margin",
+    Status.FAILS: "contradicts",
+    Status.OPEN: "undecided",
+    Status.STAND_IN: "stand-in data",
+    Status.BESIDE: "not counted",
+}
+"""Status of a case in words."""
+
+
 def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
     """Return the cases of a claim as a table; columns that say nothing in any case are left out."""
     columns = {
         "case": cases["case"].map(case_name),
-        "status": cases["status"],
+        "outcome": cases["status"].map(_OUTCOMES),
         "estimate": cases["estimate"].map(_number),
         "interval": [_interval(row).strip(" ()") for row in cases.to_dict("records")],
-        "claimed": [with_greek_symbols(claimed_words(row["within"], row)) for row in cases.to_dict("records")],
-        "n": cases["n"].map(lambda n: f"{n:.0f}" if n else ""),
-        "p, adjusted": cases["adjusted_p"].map(lambda p: "" if p != p else f"{p:.2g}"),
+        "the claim needs": [with_greek_symbols(claimed_words(row["within"], row)) for row in cases.to_dict("records")],
+        "runs": cases["n"].map(lambda n: f"{n:.0f}" if n else ""),
+        "p (Holm)": cases["adjusted_p"].map(lambda p: "" if p != p else f"{p:.2g}"),
         "published": cases["published"].map(lambda value: "" if value != value else _number(value)),
-        "stand-in": cases["stand_in"],
+        "stand-in data": cases["stand_in"],
     }
     shown = {name: list(map(str, values)) for name, values in columns.items() if any(map(str, values))}
     titles = [with_greek_symbols(f"{name}, {unit}") if name == "estimate" and unit else name for name in shown]

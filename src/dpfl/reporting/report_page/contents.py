@@ -60,7 +60,7 @@ def untraced_runs(folder: Path, paper: str) -> str:
     count = sum(not _has_commit(record_path(table)) for table in tables)
     if not count:
         return ""
-    return f"{count} of {len(tables)} run tables were trained from a changed source tree or name no commit."
+    return f"{count} of {len(tables)} run tables were made from a changed source tree or name no commit."
 
 
 def _has_commit(record: Path) -> bool:
@@ -94,10 +94,10 @@ class JobCounts:
         return [group for group in self.groups if group[1] < group[2]]
 
     def sentence(self) -> str:
-        """Say how many jobs were run, as "245 of 460 jobs run"; "" for a part of the grid without jobs."""
+        """Say how many jobs were run, as "245 of 460 jobs were run."; "" for a part of the grid without jobs."""
         if not self.total:
             return ""
-        return f"All {self.total} jobs run." if not self.not_run else f"{self.run} of {self.total} jobs run."
+        return f"All {self.total} jobs were run." if not self.not_run else f"{self.run} of {self.total} jobs were run."
 
 
 def job_counts(folder: Path, config: Mapping[str, Any]) -> dict[str, JobCounts]:
@@ -273,11 +273,10 @@ def picture_uri(csv: Path) -> str:
 
 
 ABOUT_SCALE = {
-    "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
-    "are not comparable with the published ones.",
-    "quick": "Scale quick: the real datasets with few seeds.",
-    "paper": "Scale paper: the real datasets, with as many runs as published or fewer: their number stands with each "
-    "result. What was not run is marked.",
+    "demo": "Scale demo: small runs on data that come with scikit-learn and stand in for the real data. They show that "
+    "every stage works. Do not compare their accuracies with the published ones.",
+    "quick": "Scale quick: the real data with few seeds.",
+    "paper": "Scale paper: the real data. Each result gives its number of runs and marks what was not run.",
 }
 
 
@@ -288,6 +287,20 @@ class Setting:
     name: str
     value: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding on the first screen: a sentence, what was found, a picture, and the place that shows more.
+
+    `verdict` is None for a finding that is no claim; then `found` is the first note of its table.
+    """
+
+    sentence: str
+    verdict: VerdictStyle | None
+    found: str
+    figure: Section | None
+    place: str
 
 
 @dataclass(frozen=True)
@@ -330,6 +343,29 @@ class PaperView:
     def gaps_in_words(self) -> str:
         """Number of those printed numbers, in words; "" where there are none."""
         return gaps_in_words(self.sections.numbers)
+
+    @property
+    def parts(self) -> list[Section]:
+        """Its figures and tables, the errata last."""
+        return [*self.sections.figures, *self.sections.tables, *([self.errata] if self.errata else [])]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Its lead findings, in the order of paper.yaml; those of which nothing is finished are left out."""
+        return [found for each in self.paper.findings if (found := self._finding(each))]
+
+    def _finding(self, entry: Mapping[str, str]) -> Finding | None:
+        """Return a finding that paper.yaml names, None if neither its claim nor its table is finished."""
+        figure = next((part for part in self.sections.figures if part.name == entry["figure"] and part.picture), None)
+        sentence, key = with_greek_symbols(entry["sentence"]), self.paper.key
+        for claim in self.claims:
+            if claim.key == entry.get("claim"):
+                return Finding(sentence, claim.verdict, claim.reason, figure, f"claim-{key}-{claim.key}")
+        for table in self.sections.tables:
+            if table.name == entry.get("table"):
+                found = table.notes[0] if table.notes else f"Not run: {table.not_run}."
+                return Finding(sentence, None, found, figure, f"table-{key}-{table.name}")
+        return None
 
     @property
     def settings(self) -> list[Setting]:
@@ -403,6 +439,11 @@ class Page:
         return epsilons.under_other_batches(self.statements)
 
     @property
+    def studies(self) -> list[Finding]:
+        """The lead findings that are no claim of a paper."""
+        return [found for view in self.papers for found in view.findings if found.verdict is None]
+
+    @property
     def jobs(self) -> JobCounts:
         """Number of jobs of all papers, and of those that were run."""
         return total(view.jobs for view in self.papers)
@@ -474,7 +515,7 @@ def _errata_counts(csv: Path) -> str:
 def _listed(names: Iterable[str]) -> str:
     """Return names as a list in a sentence."""
     known = list(names)
-    return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known) or "no data: formulas alone"
+    return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known) or "none, formulas only"
 
 
 def _flow(value: Any) -> str:

@@ -21,11 +21,14 @@ _STATEMENT = [
 ]  # fmt: skip
 _OTHER = "a bound for "
 """How a source begins that is a bound for other batches than were drawn."""
-OWN_BOUND = "their own bound"
+OWN_BOUND = "an accountant for these batches"
 _SOURCES = (
     (r"calibrated for (\w+) sampling, the batches are", f"{_OTHER}{{}} batches"),
     (r"noise as published \(moments\)", "the authors' later script"),
-    (r"noise as published \(advanced_composition\).*mean is clipped", "the paper's formula, a batch's mean clipped"),
+    (
+        r"noise as published \(advanced_composition\).*mean is clipped",
+        "the paper's formula with the batch mean clipped",
+    ),
     (r"noise as published \(advanced_composition\)|noise 'theorem'", "the paper's formula"),
 )
 """What gave the noise for the claimed epsilon, by what `privacy_note` of the experiments says; else `OWN_BOUND`."""
@@ -142,12 +145,12 @@ def by_sampling(known: Iterable[EpsilonStatement]) -> dict[Group, list[EpsilonSt
 def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> list[tuple[int, str]]:
     """Return how many statements have a verdict, and which: a pair for each sampler and source, the largest first.
 
-    For example (33, "with replacement, ε by the authors' later script").
+    For example (33, "with replacement, ε from the authors' later script").
     """
     groups = Counter((each.sampling, each.stated_by, each.of_study) for each in known if each.verdict is wanted)
     ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     return [
-        (count, f"{sampling}, ε by {source}{', in studies of ours' if of_study else ''}")
+        (count, f"{sampling}, ε from {source}{', in our own studies' if of_study else ''}")
         for (sampling, source, of_study), count in ordered
     ]
 
@@ -161,7 +164,7 @@ def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:
             groups.setdefault((each.sampling, each.stated_by), []).append(each)
     ordered = sorted(groups.items(), key=lambda item: -counts(item[1])[EpsilonVerdict.REFUTED])
     return [
-        f"{sampling[:1].upper()}{sampling[1:]} under the ε of {by.removeprefix(_OTHER)}: {_outcome(group)}."
+        f"{sampling[:1].upper()}{sampling[1:]} with the ε for {by.removeprefix(_OTHER)}: {_outcome(group)}."
         for (sampling, by), group in ordered
     ]
 
@@ -172,7 +175,7 @@ def _outcome(group: list[EpsilonStatement]) -> str:
     alike = len({each.verdict for each in group}) == 1
     words = f"{group[0].verdict} in {_all_of(len(group))}" if alike else counts_in_words(group)
     ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
-    spent = "; ".join(f"{each.claimed:.4g} stated, at least {each.refuted:.4g} spent" for each in ends)
+    spent = "; ".join(f"claimed {each.claimed:.4g}, an attack reaches {each.refuted:.4g}" for each in ends)
     return f"{words} ({spent})" if spent else words
 
 

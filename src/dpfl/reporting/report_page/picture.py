@@ -51,10 +51,10 @@ class Picture:
 
 
 _STYLES = {
-    Agreement.INSIDE: ("inside", "inside the interval"),
-    Agreement.OUTSIDE: ("outside", "outside"),
-    Agreement.SINGLE: ("single", "one run: no interval"),
-    Agreement.WIDE: ("wide", "interval too wide to say"),
+    Agreement.INSIDE: ("inside", str(Agreement.INSIDE)),
+    Agreement.OUTSIDE: ("outside", str(Agreement.OUTSIDE)),
+    Agreement.SINGLE: ("single", "one run, so no interval"),
+    Agreement.WIDE: ("wide", "undecided: the interval is too wide"),
 }
 """Style of a mark, which has a shape of its own, and what it says."""
 
@@ -81,12 +81,12 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     judged = [each for each in shown if each.agreement in JUDGED]
     inside = sum(each.agreement is Agreement.INSIDE for each in judged)
     alone = sum(each.single is Agreement.INSIDE for each in judged)
-    single = f", read as single runs {alone}" if alone != inside else ""
+    single = f" (or {alone}, if the published values are single runs)" if alone != inside else ""
     return Picture(
-        title="Every printed number that was run, against ours",
-        caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} have "
-        f"several runs and so a prediction interval; {inside} of these are inside{single}{_too_wide(judged)}. "
-        f"{_runs_a_point(shown)}",
+        title="Every published number that we ran, against ours",
+        caption=f"A point on the line is equal to the published value. We ran {len(shown)} numbers, {len(judged)} of "
+        f"them several times. Of these {inside} are reproduced{single}: the published value lies in the 95 % prediction "
+        f"interval of our runs.{_too_wide(judged)} {_runs_a_point(shown)}",
         horizontal=f"published {_quantity(shown)}",
         vertical=f"our mean {_quantity(shown)}",
         ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),
@@ -105,14 +105,16 @@ def _runs_a_point(numbers: Iterable[PrintedNumber]) -> str:
     """Return how many runs of ours a point has, in a sentence."""
     first, *others = sorted(Counter(each.runs for each in numbers).items(), reverse=True)
     if not others:
-        return f"Runs a point: {first[0]}."
-    return f"Runs a point: {first[0]} ({first[1]} points), {', '.join(f'{runs} ({count})' for runs, count in others)}."
+        return f"Runs per point: {first[0]}."
+    return (
+        f"Runs per point: {first[0]} ({first[1]} points), {', '.join(f'{runs} ({count})' for runs, count in others)}."
+    )
 
 
 def _too_wide(judged: Iterable[PrintedNumber]) -> str:
-    """Return how many intervals say nothing, as the end of a sentence; "" where none does."""
+    """Return how many intervals are too wide to tell, as a sentence; "" if none is."""
     wide = sum(each.agreement is Agreement.WIDE for each in judged)
-    return f"; {wide} {'interval is' if wide == 1 else 'intervals are'} too wide to say" if wide else ""
+    return f" {wide} {'interval is' if wide == 1 else 'intervals are'} too wide to tell." if wide else ""
 
 
 def _cell_text(number: PrintedNumber) -> str:
@@ -146,14 +148,14 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
     proven = sum(each.verdict is EpsilonVerdict.PROVEN for each in statements)
     powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
     return Picture(
-        title="Every private setting: the epsilon that is claimed, and what is known of it",
-        caption=f"A claimed epsilon is proven if its point is on the line or below it: {proven} of {len(statements)}. "
-        "One that a pair of data sets exceeds has a hollow mark above the line.",
+        title="Claimed epsilons against proven and refuted ones",
+        caption=f"{proven} of {len(statements)} claimed epsilons are proven: their full point lies on the line or below "
+        "it. A claimed epsilon is refuted if its hollow mark lies above the line.",
         horizontal="claimed ε",
         vertical="proven and refuted ε",
         ticks=tuple(Tick(scale(power), _power_text(power)) for power in powers),
         marks=tuple(marks),
-        key=(("proven", "proven: at most this"), ("refuted", "exceeded: at least this")),
+        key=(("proven", "upper bound, proven"), ("refuted", "lower bound, by an attack")),
     )
 
 

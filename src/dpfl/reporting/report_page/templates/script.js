@@ -38,21 +38,22 @@
     });
   }
 
-  // Claims: keep those with the phrase that was typed, or where none has it, with all its words.
+  // The filter keeps the rows with the phrase that was typed; if no row has it, those with all its words.
   const filter = document.getElementById("filter");
-  const rows = [...document.querySelectorAll("#claims-table tbody tr")];
+  const tables = { claims: "#claims-table", "figures and tables": "#index-table" };
+  const rows = [...document.querySelectorAll("#claims-table tbody tr, #index-table tbody tr")];
   filter.closest("p").hidden = false;
   filter.addEventListener("input", () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const has = (row, wanted) => wanted.every((each) => row.textContent.toLowerCase().replace(/\s+/g, " ").includes(each));
     const phrase = [words.join(" ")];
     const wanted = rows.some((row) => has(row, phrase)) ? phrase : words;
-    let shown = 0;
-    for (const row of rows) {
-      row.hidden = !has(row, wanted);
-      shown += !row.hidden;
-    }
-    document.getElementById("filter-count").textContent = words.length ? `${shown} of ${rows.length}` : "";
+    for (const row of rows) row.hidden = !has(row, wanted);
+    const counts = Object.entries(tables).map(([name, table]) => {
+      const own = [...document.querySelectorAll(`${table} tbody tr`)];
+      return `${own.filter((row) => !row.hidden).length} of ${own.length} ${name}`;
+    });
+    document.getElementById("filter-count").textContent = words.length ? counts.join(", ") : "";
     filter.scrollIntoView({ block: "nearest" });
   });
 
@@ -68,11 +69,21 @@
     const line = document.createElement("p");
     line.className = "more";
     line.hidden = true;
-    line.textContent = "Wider than this window: scroll it sideways →";
+    line.textContent = "Wider than this window: scroll sideways →";
     region.before(line);
     region.addEventListener("scroll", () => look(region), { passive: true });
     region.addEventListener("load", () => look(region), true);
     sizes.observe(region);
+  }
+
+  // Small pictures: copies of the figures that the page has.
+  for (const small of document.querySelectorAll("img[data-of]")) {
+    const picture = document.querySelector(`#${CSS.escape(small.dataset.of)} img`);
+    if (picture) {
+      small.src = picture.src;
+      small.loading = "lazy";
+      small.hidden = false;
+    } else small.parentElement.remove();
   }
 
   // One section is shown at a time, like a page: the one that a link points into, unfolded there.

@@ -199,6 +199,8 @@ def _results() -> str:
 def findings(readme: str) -> str:
     """Return the generated results of README.md with links that start from docs/; a link to a folder becomes its text.
 
+    A file is linked by MyST's scheme `path:`, because Sphinx does not build pages outside docs/.
+
     Raises ValueError if README.md lacks the marks around them.
     """
     found = re.search(r"(?<=<!-- results:)[^\n]*-->\n(.*?)<!-- end of results -->", readme, re.DOTALL)
@@ -209,7 +211,7 @@ def findings(readme: str) -> str:
         text, target = link.groups()
         if re.match(r"[a-z]+:", target):
             return link[0]
-        return f"[{text}](../{target})" if (ROOT / target.partition("#")[0]).is_file() else text
+        return f"[{text}](path:../{target})" if (ROOT / target.partition("#")[0]).is_file() else text
 
     return re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", from_docs, found[1])
 

@@ -249,3 +249,18 @@ def test_an_entry_that_stands_twice_is_refused(examples, tmp_path):
 
 def test_a_bar_in_a_call_does_not_end_its_cell(examples):
     assert examples.table([("f(**run | dict(n=1))", "0.5")])[2] == r"| `f(**run \| dict(n=1))` | `0.5` |"
+
+
+# The landing page shows README.md's results.
+
+
+def test_the_findings_link_files_and_pages_of_the_web_alone(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(DOCS))
+    findings = importlib.import_module("write_reference").findings
+    shown = findings((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown.startswith("|") and len(shown.splitlines()) > 6 and "](src/" not in shown
+    block = "<!-- results: x -->\n[a](https://a.b) [`b`](src/dpfl) [c](LICENSE#d)\n<!-- end of results -->"
+    assert findings(block) == "[a](https://a.b) `b` [c](path:../LICENSE#d)\n"
+    with pytest.raises(ValueError, match="no results between its marks"):
+        findings("# dpfl")

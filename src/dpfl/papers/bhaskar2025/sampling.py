@@ -142,11 +142,11 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         'All three use the same noise, calibrated for Poisson batches to the claimed ε. "ε proven" is an accountant\'s '
         'upper bound for these batches. "ε at least" is a lower bound, reached by a pair of neighbouring data sets. '
         "Both hold for an observer of every step who knows n, with one record replaced by nothing (zero out), at "
-        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound is "
-        "refuted."
+        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound "
+        "is refuted."
     )
     notes.append(
-        f'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
+        'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
         f"samplers (seeds: {count_range(cells['runs'])}). ± is a 95 % interval by Student's t for each row alone."
     )
     notes += sorted(set(cells["data_note"]) - {""})

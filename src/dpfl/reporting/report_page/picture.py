@@ -85,8 +85,8 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     return Picture(
         title="Every published number that we ran, against ours",
         caption=f"A point on the line is equal to the published value. We ran {len(shown)} numbers, {len(judged)} of "
-        f"them several times. Of these {inside} are reproduced{single}: the published value lies in the 95 % prediction "
-        f"interval of our runs.{_too_wide(judged)} {_runs_a_point(shown)}",
+        f"them several times. Of these {inside} are reproduced{single}: the published value lies in the 95 % "
+        f"prediction interval of our runs.{_too_wide(judged)} {_runs_a_point(shown)}",
         horizontal=f"published {_quantity(shown)}",
         vertical=f"our mean {_quantity(shown)}",
         ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),
@@ -149,8 +149,8 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
     powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
     return Picture(
         title="Claimed epsilons against proven and refuted ones",
-        caption=f"{proven} of {len(statements)} claimed epsilons are proven: their full point lies on the line or below "
-        "it. A claimed epsilon is refuted if its hollow mark lies above the line.",
+        caption=f"{proven} of {len(statements)} claimed epsilons are proven: their full point lies on the line or "
+        "below it. A claimed epsilon is refuted if its hollow mark lies above the line.",
         horizontal="claimed ε",
         vertical="proven and refuted ε",
         ticks=tuple(Tick(scale(power), _power_text(power)) for power in powers),

@@ -58,19 +58,19 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
             "ε at least": data["epsilon_lower_bound"].map("{:.3g}".format),
             **{title: data[name].map("{:.3g}".format).replace("nan", "–") for name, title in _OTHER_BOUNDS.items()},
             "right guesses": [f"{r} of {g}" for r, g in zip(data["right_guesses"], data["guesses"], strict=True)],
-            "claim": data["refuted"].map({True: "refuted", False: "stands"}),
+            "claim": data["refuted"].map({True: "refuted", False: "not refuted"}),
             "remark": data["known_bad"].map({True: "known to be broken", False: ""}),
         }
     )
     level = percent(data["confidence"].iloc[0] if len(data) else LEVEL)
     notes = [
-        f"ε at least: lower bound at {level} confidence each, for an observer of every step, by many trainings "
-        "in two neighbouring worlds on gradients that the attacker chooses, whatever the law of what is released.",
-        "ε stated: proven where every record's gradient is clipped; runs known to be broken state a false one.",
-        "By Gaussian fit: from the same trainings, were the scores normal. By one run: from guesses about canaries "
-        "among the real records (Steinke, Nasr, Jagielski 2023, Theorem 5.2); with fit: were the trade-off curve "
+        f"ε at least: a lower bound at {level} confidence each, for an observer of every step. It comes from many "
+        "trainings with and without the record, on gradients that the attacker chooses, and needs no law.",
+        "ε stated: proven if every record's gradient is clipped. Runs that are known to be broken state a false one.",
+        "By Gaussian fit: from the same trainings, if the scores are normal. By one run: from guesses about canaries "
+        "among the real records (Steinke, Nasr, Jagielski 2023, Theorem 5.2); with fit: if the trade-off curve is "
         "Gaussian (Mahloujifar, Melis, Chaudhuri 2025).",
-        "A claim that stands is not proven by this: a bound says only what the attack could see.",
+        "A claim that is not refuted is not thereby proven: another attack may reach more.",
     ]
     pairs = sorted(set(zip(data["dataset"], data["stand_in_for"], strict=True)))
     return TableLayout(body, [*notes, *(f"{name} stands in for {real}." for name, real in pairs if real)])

@@ -32,12 +32,12 @@ class ErratumKind(StrEnum):
 
 
 HEADINGS = {
-    ErratumKind.WRONG: "Errata: wrong as printed",
+    ErratumKind.WRONG: "Errata: wrong as published",
     ErratumKind.INCONSISTENT: "Errata: two places of the paper disagree",
-    ErratumKind.LOOSE: "No errata: valid, but loose or not general",
-    ErratumKind.UNCLEAR: "No errata: unclear in the text that we have (a letter may have been lost in its conversion)",
-    ErratumKind.SCRIPT: "No errata: about the authors' scripts and protocol, not about statements of the paper",
-    ErratumKind.UNSTATED: "No errata: not stated in the paper",
+    ErratumKind.LOOSE: "Remarks: valid, but loose or not general",
+    ErratumKind.UNCLEAR: "Remarks: unclear in our copy of the text, which may have lost a letter",
+    ErratumKind.SCRIPT: "Remarks: about the authors' scripts and protocol, not about the paper",
+    ErratumKind.UNSTATED: "Remarks: not stated in the paper",
 }
 _TEXTS = ("printed_form", "corrected_form", "case", "source")
 
@@ -132,12 +132,12 @@ def errata_page(data: pd.DataFrame) -> TableLayout:
     body = pd.DataFrame(
         {
             "No.": data["number"].map(str),
-            "Printed": data["printed_form"],
+            "Published": data["printed_form"],
             "Corrected or tighter": data["corrected_form"],
             "Case": data["case"],
-            "Printed gives": data["printed"].map(_digits),
-            "Corrected gives": data["corrected"].map(_digits),
-            "Found independently": independent.where(data["independent"].notna(), ""),
+            "Published form gives": data["printed"].map(_digits),
+            "Corrected form gives": data["corrected"].map(_digits),
+            "Independent value": independent.where(data["independent"].notna(), ""),
         }
     )
     return TableLayout(body, headings=[HEADINGS[ErratumKind(kind)] for kind in data["kind"]])

@@ -69,7 +69,7 @@ def test_the_mean_over_records_weighs_every_number(mnist):
 def test_the_page_has_the_client_and_the_record_side_by_side(mnist):
     page = TABLES["overlap"].page(mnist.reset_index())
     row = page.body.iloc[0]
-    assert (row["k"], row["ε printed"], row["with two or more"]) == ("10", "2.93", "26.4 %")
+    assert (row["k"], row["ε published"], row["with two or more"]) == ("10", "2.93", "26.4 %")
     assert float(row["ε of a client (Claim 1)"]) <= 2.93 and row["of the upper quarter, from"].endswith(" (2)")
-    assert row["Records above the printed ε"] == "26.4 %"
+    assert row["Records above the published ε"] == "26.4 %"
     assert load("bhaskar2025").settings["client_records"] == "independent"

@@ -73,7 +73,7 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
     assert page.notes[0].startswith(
         "MNIST, ScatterNet + linear, noise for ε = 2.93: compared with shuffled epochs, accuracy changes by "
     )
-    assert "Poisson -0.10 ± 0.00 points (proven ε 2.65)" in page.notes[0]
+    assert "-0.10 ± 0.00 points with Poisson sampling (proven ε 2.65)" in page.notes[0]
     first = page.body.iloc[0]
     assert tuple(first[["ε claimed", "ε proven", "ε at least", "Claim"]]) == ("2.93", "28.10", "12.77", "refuted")
     assert set(page.body.loc[page.body["Batches"] != "shuffled epochs", "Claim"]) == {"proven"}

@@ -68,7 +68,7 @@ def test_a_page_names_stand_in_noise_and_number_of_runs(as_runs, rows_of_runs, a
         "poisson batches",
         "of 10 runs",
         "Batch size 64, learning rate 0.3, momentum 0.5: all cells.",
-        "The printed ε holds.",
+        "The published ε is proven.",
     ):
         assert words in notes, words
     assert "*" not in page.body.to_string()
@@ -77,9 +77,9 @@ def test_a_page_names_stand_in_noise_and_number_of_runs(as_runs, rows_of_runs, a
 @pytest.mark.parametrize(
     ("proven", "refuted", "words"),
     [
-        (2.931, 2.90, "The printed ε is not proven."),
-        (2.931, 2.9305, "The printed ε does not hold: it is exceeded by 0.0005."),
-        (2.93, 2.9, "The printed ε holds."),
+        (2.931, 2.90, "The published ε is unproven."),
+        (2.931, 2.9305, "The published ε is refuted: a lower bound exceeds it by 0.0005."),
+        (2.93, 2.9, "The published ε is proven."),
     ],
 )
 def test_a_page_says_whether_the_printed_epsilon_holds(as_runs, rows_of_runs, proven, refuted, words):
@@ -143,7 +143,7 @@ def test_stand_ins_and_missing_measurements(as_runs, rows_of_runs, as_stand_in):
     cells = last_column(as_runs(runs.drop(columns="local_accuracy_pct")))
     page = PAGE(cells)
     assert set(page.body["Published"]) == set(page.body["Clients alone"]) == set(page.body["(1, 20)"]) == {"–"}
-    assert "In 0 of 0 rows" in page.notes[1] and "not comparable" in page.notes[-1]
+    assert "In 0 of 0 rows" in page.notes[1] and "Do not compare" in page.notes[-1]
 
 
 def test_without_runs_the_page_says_so(tmp_path):

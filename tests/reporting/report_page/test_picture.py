@@ -19,7 +19,7 @@ def test_printed_numbers_are_shown_where_some_are_comparable(made):
     assert [mark.style for mark in picture.marks] == ["inside", "inside", "outside", "wide", "single"]
     assert [style for style, _ in picture.key] == ["inside", "outside", "single", "wide"]
     assert "We ran 5 numbers, 4 of them several times. Of these 2 are reproduced:" in picture.caption
-    assert "interval of our runs. 1 interval is too wide to tell." in picture.caption
+    assert "prediction interval of our runs. 1 interval is too wide to tell." in picture.caption
     assert picture.caption.endswith("Runs per point: 10 (2 points), 3 (1), 2 (1), 1 (1).")
     assert (picture.horizontal, picture.vertical) == ("published accuracy (%)", "our mean accuracy (%)")
     assert picture.marks[0].text.startswith("Table 2, MNIST, ") and ", (E, R) = (" in picture.marks[0].text

@@ -90,7 +90,7 @@ def draw_dimensions(data: pd.DataFrame) -> Figure:
     if (data["exponent_runs"] < data["runs"]).any():
         fitted += " A run in which noise costs nothing at some d has no x."
     style.footer(
-        figure, f"Dashed: the bound with the dimension; dotted: as printed. {fitted} {users}. {data_note(data)}"
+        figure, f"Dashed: the bound with the dimension; dotted: as published. {fitted} {users}. {data_note(data)}"
     )
     return figure
 

@@ -139,7 +139,7 @@ def central_page(cells: pd.DataFrame) -> TableLayout:
         "ScatterNet, a clip norm of 0.1.",
     ]
     if stand_ins := sorted(set(cells.loc[cells["stand_in"], "ran_on"])):
-        notes.append(f"Stand-in data ({', '.join(stand_ins)}) are not comparable and count for nothing.")
+        notes.append(f"Stand-in data ({', '.join(stand_ins)}) cannot be compared and do not count.")
     return TableLayout(body, notes)
 
 

@@ -120,7 +120,7 @@ def _footer(cells: pd.DataFrame) -> str:
     if ran.empty:
         return "Hollow: published. Nothing was run at this scale."
     notes = " ".join(sorted(set(ran["data_note"]) - {""}))
-    stand_in = " Stand-in data are not comparable: nothing published beside them." if ran["stand_in"].any() else ""
+    stand_in = " Stand-in data: no published values to compare with." if ran["stand_in"].any() else ""
     line = f"line: their median, broken where runs lie over {BIMODAL_PCT:g} points apart"
     points = "Points: our runs, n a cell, each drawn in place of an interval"
     return f"E · R = 20. {points}; {line}.{stand_in} {notes}".strip()

@@ -137,22 +137,22 @@ def overlap_page(data: pd.DataFrame) -> TableLayout:
         {
             "Data": data["dataset"].map(data_name),
             "k": data["clients"].map(str),
-            "ε printed": data["epsilon"].map("{:g}".format),
+            "ε published": data["epsilon"].map("{:g}".format),
             "ε of a client (Claim 1)": [at_most(value, places=2) for value in data["epsilon_client"]],
             "Records with no client": _percent(data["share_none"]),
             "with two or more": _percent(data["share_several"]),
             "ε of a record, mean": [at_most(value, places=2) for value in data["epsilon_mean"]],
             "of the upper quarter, from": _with_number(data, "quarter"),
             "of the record with the most": _with_number(data, "most"),
-            "Records above the printed ε": _percent(data["share_above"]),
+            "Records above the published ε": _percent(data["share_above"]),
         }
     )
     deltas = ", ".join(f"{delta:g}" for delta in sorted(set(data["delta"])))
     notes = [
         "Each client draws its tenth of the records independently, so the number of clients that hold a record is "
-        "binomial. ε of a client: of all that one client sends, for a record that only this client holds. ε of a "
-        "record: of what all its clients send, their steps composed; in brackets how many clients. A record without a "
-        "client spends nothing.",
+        "binomial. ε of a client: for all messages of one client, if only this client holds the record. ε of a "
+        "record: for the messages of all clients that hold it, composed; their number is in brackets. A record without "
+        "a client spends nothing.",
         f"By PLD, δ = {deltas} for the whole composition; Poisson batches; a server that sees what every client sends. "
         "The same under zero out and under add or remove (the paper's Definition 1) at a given sampling rate.",
         "The record with the most: the median, over draws of the clients' shares, of the largest number of any record.",

@@ -146,7 +146,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         "is refuted."
     )
     notes.append(
-        f'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
+        'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
         f"samplers (seeds: {count_range(cells['runs'])}). ± is a 95 % interval by Student's t for each row alone."
     )
     notes += sorted(set(cells["data_note"]) - {""})

@@ -122,23 +122,23 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     if len(ran) < len(cells):
         notes.append(f"{len(cells) - len(ran)} of {len(cells)} cells were not run at this scale.")
     if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
-        notes.append(f"The paper says that it prints means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
+        notes.append(f"The paper reports means of {PUBLISHED_RUNS} runs. Ours: {_run_counts(ran)}.")
     if lost := [text for name, text in _LOST.items() if ran[name].any()]:
         notes.append(f"Counted beside the runs, and in the mean like all others: {'; '.join(lost)}.")
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))
     stand_ins = ran[ran["stand_in"]]
     for dataset, ran_on in sorted(set(zip(stand_ins["dataset"], stand_ins["ran_on"], strict=True))):
-        notes.append(f"{ran_on} stands in for {dataset}: not comparable with the published values.")
+        notes.append(f"{ran_on} stands in for {dataset}. Do not compare it with the published values.")
     notes.extend(sorted(set(ran["data_note"]) - {""}))
     notes.extend(_optimisers(ran))
     private = ran[ran["epsilon"] < math.inf].drop_duplicates(["ran_on", "clients", "epsilon", "noise_multiplier"])
     if len(private):
         notes.append(
-            "Each ε below is that of what one client sends in all rounds (Claim 1), by PLD, and the noise is what "
-            "the accountant of the settings gives for the printed ε. Zero out: one record's contribution is replaced "
-            "by nothing, and the number of records is public. Add or remove: the paper's Definition 1, at the same "
-            "sampling rate. A record that several clients hold spends more: table overlap."
+            "Each ε below is for the messages of one client in all rounds (Claim 1), by PLD. The noise is what the "
+            "accountant of the settings gives for the published ε. Zero out: one record's contribution is replaced by "
+            "nothing, and the number of records is public. Add or remove: the paper's Definition 1, at the same "
+            "sampling rate. A record that several clients hold spends more: see the table of overlap."
         )
     notes.extend(_noise_note(cell) for _, cell in private.iterrows())
     return notes
@@ -158,11 +158,11 @@ def _prediction_note(ran: pd.DataFrame) -> str:
     ten, single = (_sides(ran[name]) for name in ("prediction", "prediction_single"))
     note = (
         f"Published values in our 95 % prediction intervals, as means of {PUBLISHED_RUNS} runs: {ten}; as single "
-        f"runs: {single}; within half of the last printed digit counts as inside. If our settings were the paper's, "
+        f"runs: {single}. Within half of the last published digit counts as inside. If our settings were the paper's, "
         f"{0.05 * (ran['prediction'] != '').sum():.1f} would be outside by chance."
     )
     if UNDECIDED in set(ran["prediction"]) | set(ran["prediction_single"]):
-        note += f" Wide: inside of an interval of over ± {WIDE_PCT:g} points, which takes in nearly anything."
+        note += f" Wide: inside an interval wider than ± {WIDE_PCT:g} points, which cannot tell."
     if alone := int((ran["prediction"] == "").sum()):
         note += f" {alone} {'cell has' if alone == 1 else 'cells have'} a single run and no such interval."
     return note
@@ -199,7 +199,7 @@ def _noise_note(cell: pd.Series) -> str:
     if not math.isnan(cell.epsilon_add_remove):
         proven += f"; add or remove at most {at_most(cell.epsilon_add_remove, places=3)}"
     return (
-        f"{data_name(cell.ran_on)}, {clients}, ε = {cell.epsilon:g} printed: noise multiplier "
+        f"{data_name(cell.ran_on)}, {clients}, published ε = {cell.epsilon:g}: noise multiplier "
         f"{cell.noise_multiplier:.4f}, δ = {cell.delta:g}, {batches} batches: {proven}. "
         f"{_holds(cell)}"
     )
@@ -208,8 +208,8 @@ def _noise_note(cell: pd.Series) -> str:
 def _holds(cell: pd.Series) -> str:
     """Say whether the printed epsilon holds for the noise that ran."""
     if cell.epsilon_refuted > cell.epsilon:
-        return f"The printed ε does not hold: it is exceeded by {cell.epsilon_refuted - cell.epsilon:.2g}."
-    return "The printed ε holds." if cell.epsilon_proven <= cell.epsilon else "The printed ε is not proven."
+        return f"The published ε is refuted: a lower bound exceeds it by {cell.epsilon_refuted - cell.epsilon:.2g}."
+    return "The published ε is proven." if cell.epsilon_proven <= cell.epsilon else "The published ε is unproven."
 
 
 _KEY = ["dataset", "model", "epsilon"]
@@ -265,9 +265,9 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     falls, lags = change < -FALL_PCT, alone > FALL_PCT
     notes.append(
         f"In {falls.sum()} of {len(measured)} rows the average is more than {FALL_PCT:g} points less accurate than the "
-        f"models that go into it: there averaging fails. In {(falls & lags).sum()} of them the clients alone are more "
+        f"models before averaging, so averaging fails. In {(falls & lags).sum()} of them the clients alone are more "
         f"than {FALL_PCT:g} points below (1, 20) as well, and in {(lags & ~falls).sum()} rows they are and the average "
-        f"does not fall. In {(change > 0).sum()} the average is more accurate than what goes into it."
+        f"does not fall. In {(change > 0).sum()} the average is more accurate than the models before averaging."
     )
     compared = cells[cells["difference_pct"].notna()]
     if len(compared):
@@ -276,10 +276,10 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
         notes.append(
             f"Ours is more than a point above the published value in {better} of {len(compared)} rows and more than a "
             f"point below in {worse}. {inside} published values lie inside of their prediction interval, {outside} "
-            f"outside, {wide} in one too wide to tell."
+            f"outside, and {wide} in one that is too wide to tell."
         )
     if cells["stand_in"].any():
-        notes.append("Stand-in data are not comparable with the published values.")
+        notes.append("Do not compare stand-in data with the published values.")
     return notes
 
 

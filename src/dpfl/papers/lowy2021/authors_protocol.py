@@ -97,7 +97,7 @@ def authors_page(data: pd.DataFrame) -> TableLayout:
         pairs = zip(100 * data[f"{draws}_difference"], 100 * data[f"{draws}_interval"], strict=True)
         differences = pd.Series([f"{d:+.1f} ± {half:.1f} %" for d, half in pairs], index=data.index)
         body[f"plain loop, {draws} draws"] = data[f"{draws}_test_loss"].map("{:.4g}".format).where(known, "")
-        body[f"ours less it, {draws}"] = differences.where(known, "")
+        body[f"ours minus loop, {draws}"] = differences.where(known, "")
         body[f"agrees, {draws}"] = data[f"{draws}_agrees"]
     return TableLayout(pd.DataFrame(body), [*_notes(data), *stand_in_notes(data)])
 
@@ -106,8 +106,8 @@ def _notes(data: pd.DataFrame) -> list[str]:
     """Say what is compared and count the agreements."""
     counts = [int(reference()[draws]["trials"]) for draws in DRAWS]
     notes = [
-        "The batch's mean gradient is clipped, as the authors' scripts do: one record can turn it around, so the ε "
-        "asked for is not kept by minibatch SGD. For comparison only.",
+        "The batch's mean gradient is clipped, as in the authors' scripts. One record can change its sign, so "
+        "minibatch SGD may exceed the ε asked for. For comparison only.",
         "Noise as some of their scripts calibrate it: that of minibatch SGD for a client's training records (356 at "
         "N = 3, 105 at N = 10), that of local SGD for its records before the split (446, 134), with δ = 1/n² of the "
         "same n. An earlier one counts training records in both, as we do where every record is clipped, in figures "

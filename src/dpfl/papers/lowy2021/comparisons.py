@@ -69,7 +69,11 @@ def paired(first: pd.Series, second: pd.Series) -> dict[str, float]:
 def stand_in_notes(data: pd.DataFrame) -> list[str]:
     """Return a note for every stand-in among the data."""
     pairs = sorted(set(zip(data["dataset"], data["stand_in_for"], strict=True)))
-    return [f"{dataset} stands in for {real}: not the paper's numbers." for dataset, real in pairs if real]
+    return [
+        f"{dataset} stands in for {real}. Do not compare it with the paper's numbers."
+        for dataset, real in pairs
+        if real
+    ]
 
 
 def noise_name(noise: str, clipping: str = "record") -> str:

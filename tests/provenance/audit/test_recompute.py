@@ -89,3 +89,28 @@ def test_a_damaged_table_is_a_finding_and_a_lack_of_memory_is_none(tmp_path, mon
     monkeypatch.setattr(tables, "make", hungry)
     with pytest.raises(MemoryError):
         recompute(tmp_path, record)
+
+
+def test_the_card_beside_a_table_is_compared_as_a_page_of_its_own(tmp_path, monkeypatch):
+    """Both end in .md."""
+    contents = {
+        "bhaskar2025_table_2.csv": "a\n1\n",
+        "bhaskar2025_table_2.md": "page",
+        "bhaskar2025_table_2.privacy.md": "ε",
+    }
+
+    def made(_paper, _name, _results, scratch):
+        for name, content in contents.items():
+            (scratch / name).write_text(content)
+        return [scratch / name for name in contents]
+
+    folder = tmp_path / "results" / "demo" / "tables"
+    folder.mkdir(parents=True)
+    made(None, None, None, folder)
+    monkeypatch.setattr(tables, "make", made)
+    record = {"settings": {"paper": "bhaskar2025", "name": "table_2"}, "stage": "tables", "source": {}, "inputs": []}
+    record["outputs"] = [{"path": f"results/demo/tables/{name}"} for name in contents]
+    assert recompute(tmp_path, record).findings == []
+    (folder / "bhaskar2025_table_2.privacy.md").write_text("less")
+    (finding,) = recompute(tmp_path, record).findings
+    assert finding.path == "results/demo/tables/bhaskar2025_table_2.privacy.md"

@@ -60,6 +60,11 @@ def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
         ("paper.yaml", FACTS.replace("url", "ulr"), f"{KEY}/paper.yaml: unknown key ulr; known here: "),
         ("paper.yaml", FACTS + "inferred: {'*': a, radii: b}", "/paper.yaml: inferred.radii is no key of settings"),
         ("paper.yaml", FACTS + "settings: {}", f"{KEY}/paper.yaml is not YAML: key 'settings' occurs twice"),
+        (
+            "paper.yaml",
+            FACTS + "findings: [{sentence: a, claim: b, figure: c}]",
+            f"{KEY}: findings or claims.yaml name a claim b that the paper does not have",
+        ),
         ("claims.yaml", "a: [", f"{KEY}/claims.yaml is not YAML: "),
         ("grid.yaml", "demmo: []", f"{KEY}/grid.yaml: unknown key demmo"),
     ],

@@ -82,7 +82,7 @@ def test_pages_are_made_from_the_runs_that_are_there_and_say_what_was_not_run(pr
     done = project.pages()
     assert not (project.results / "workflow.html").exists()  # it shows older pages, and may be a stranger's
     assert done.exit_code == 0, (done.output, done.exception)
-    assert "1 pages made anew" in done.output and "1 of 2 jobs are not run: bhaskar2025 1 of 2" in done.output
+    assert "1 pages remade" in done.output and "1 of 2 jobs are not run: bhaskar2025 1 of 2" in done.output
     table = read_csv(project.results / TABLE)
     assert set(table["runs"]) == {0, 1}
     assert manifest.stated_not_run(project.results) == [f"{PAPER}/digits_scatter_linear_k10_seed1"]
@@ -94,10 +94,10 @@ def test_pages_are_made_from_the_runs_that_are_there_and_say_what_was_not_run(pr
 
     record = record_path(project.results / TABLE).read_bytes()
     done = project.pages()
-    assert done.exit_code == 0 and "0 pages made anew" in done.output
+    assert done.exit_code == 0 and "0 pages remade" in done.output
     assert record_path(project.results / TABLE).read_bytes() == record
     (project.results / TABLE).with_suffix(".md").write_text("edited")
-    assert "1 pages made anew" in project.pages().output
+    assert "1 pages remade" in project.pages().output
 
 
 def test_complete_results_say_nothing_of_what_was_not_run(project):

@@ -50,7 +50,7 @@ def test_a_row_a_case_errors_first(paper):
 def test_a_reader_sees_headings_and_no_number_where_there_is_none(paper):
     page = errata_page(errata(paper))
     assert [heading for heading, _ in page.sections()] == [HEADINGS[kind] for kind in ("wrong", "loose", "unstated")]
-    assert page.body["Found independently"].tolist() == ["4 ± 2.5 at 95 % (route)", "1 (route)", "2 (route)", ""]
+    assert page.body["Independent value"].tolist() == ["4 ± 2.5 at 95 % (route)", "1 (route)", "2 (route)", ""]
     assert page.body["Published form gives"].iloc[-1] == "" and HEADINGS[ErratumKind.LOOSE] in html_page(page, "title")
 
 

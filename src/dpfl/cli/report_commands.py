@@ -137,7 +137,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
         full, short = write(folder, page)
     if is_regular(README) and _is_whole(resolved, project_readme.SCALE):
         write_atomically(README, project_readme.updated(read_bytes(README).decode("utf-8"), page))
-    print(f"{made} pages made anew, {derived} derived files written; read {full}, or {short} on a code host")
+    print(f"{made} pages remade, {derived} derived files written. Read {full}, or {short} on a code host")
     if findings:
         raise typer.Exit(1)
 
@@ -200,4 +200,5 @@ def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     full, _ = write(folder, page)
     for line in verdict_lines(page):
         print(line)
+    print(page.about)
     print(f"Read {full}")

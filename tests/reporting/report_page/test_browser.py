@@ -207,6 +207,31 @@ def test_typing_a_verdict_keeps_its_claims(browser, size):
     assert browser.find_element("id", "filter-count").text == "2 of 10 claims, 0 of 4 figures and tables"
 
 
+def test_the_filter_finds_figures_and_tables(browser):
+    turn_to(browser, "claims")
+    browser.find_element("id", "filter").send_keys("local epochs and R rounds")
+    rows = browser.find_elements("css selector", "#index-table tbody tr")
+    shown = [row.text for row in rows if row.is_displayed()]
+    assert len(shown) == 1 and "Table 2" in shown[0] and len(rows) == 4
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_claim_has_its_figure_beside_it_or_below(browser, size):
+    show(browser, *size)
+    turn_to(browser, "claim-asoodeh2020-claim_1")
+    card = browser.find_element("id", "claim-asoodeh2020-claim_1")
+    text, picture = card.find_element("css selector", "h4").rect, card.find_element("css selector", ".thumb img").rect
+    assert picture["width"] > 200
+    assert (picture["x"] > text["x"] + 200) == (size[0] > 1000) and picture["x"] + picture["width"] <= size[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_menu_is_whole(browser, size):
+    show(browser, *size)
+    for link in browser.find_elements("css selector", "nav a"):
+        assert link.rect["x"] + link.rect["width"] <= size[0]
+
+
 def test_a_phrase_is_looked_for_as_it_stands_and_else_its_words(browser):
     turn_to(browser, "claims")
     rows = browser.find_elements("css selector", "#claims-table tbody tr")
@@ -244,7 +269,7 @@ def test_the_keyboard_reaches_the_content_first(browser):
     press(browser, Keys.TAB)
     assert focused(browser).text == "Skip to the papers" and focused(browser).is_displayed()
     press(browser, Keys.ENTER, Keys.TAB)
-    assert focused(browser).get_attribute("href").endswith("#asoodeh2020-not-run")  # nothing of it was run
+    assert focused(browser).get_attribute("href").endswith("#claims")
     assert browser.execute_script("return document.getElementById('asoodeh2020-not-run').tagName") == "DETAILS"
 
 

@@ -64,6 +64,16 @@ def test_a_question_of_ours_is_answered_and_counted_nowhere(changed):
     assert list(ANSWERS) == list(Verdict) and all(style.style == "asked" for style in ANSWERS.values())
 
 
+def test_a_rule_says_what_decides_and_what_a_case_needs(made):
+    rule = "The claim is about every case, so one case that contradicts it refutes it. In each case the number must be "
+    assert {view.rule for view in claim_views(made[0], "asoodeh2020")} == {rule + "above its target."}
+
+
+def test_the_figure_of_a_claim_is_the_first_that_its_cases_were_read_from(made):
+    assert {view.figure for view in claim_views(made[0], "asoodeh2020")} == {"figure_2"}
+    assert {view.figure for view in claim_views(made[0], "bhaskar2025")} == {""}
+
+
 def test_the_deciding_case_is_one_line_with_its_numbers():
     assert deciding_case(ROW, "above 0") == "k = 10: 1.25 points (0.5 to 2); the claim needs above 0"
     computed = {**ROW, "low": 1.25, "high": 1.25, "n": 0, "adjusted_p": math.nan, "unit": ""}

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -113,6 +114,35 @@ def test_jobs_are_counted_by_their_run_tables(tmp_path):
 def test_the_sentence_counts_what_was_run():
     assert JobCounts(245, 460).sentence() == "245 of 460 jobs were run."
     assert JobCounts(0, 0).sentence() == ""
+
+
+def leading(view, *findings):
+    """The findings of a paper whose paper.yaml has these."""
+    return replace(view, paper=replace(view.paper, findings=list(findings))).findings
+
+
+def test_a_lead_claim_shows_its_verdict_its_reason_and_its_figure(page):
+    entry = {"sentence": "A bound on delta.", "claim": "claim_2", "figure": "figure_2"}
+    [found] = leading(page.papers[0], entry)
+    assert found.verdict == page.papers[0].claims[2].verdict and found.found == page.papers[0].claims[2].reason
+    assert (found.sentence, found.place) == ("A bound on δ.", "claim-asoodeh2020-claim_2")
+    assert found.figure.name == "figure_2"
+
+
+def test_a_lead_table_shows_its_first_note_and_no_verdict(page):
+    entry = {"sentence": "A study", "table": "table_2", "figure": "distances"}
+    [found] = leading(page.papers[1], entry)
+    table = next(part for part in page.papers[1].sections.tables if part.name == "table_2")
+    assert found.verdict is None and found.found == table.notes[0] and found.place == "table-bhaskar2025-table_2"
+    assert found.figure is None, "distances was not run"
+
+
+def test_a_finding_of_which_nothing_is_finished_is_left_out(page):
+    entries = [
+        {"sentence": "A", "claim": "no_such", "figure": "splits"},
+        {"sentence": "B", "table": "overlap", "figure": "splits"},
+    ]
+    assert leading(page.papers[1], *entries) == []
 
 
 @pytest.fixture

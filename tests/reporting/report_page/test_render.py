@@ -82,6 +82,12 @@ def test_every_link_inside_the_page_has_its_target_and_every_target_one_place(re
     assert inside <= set(places)
 
 
+def test_every_figure_and_table_is_linked(read):
+    shown = [a["id"] for tag, a in read.elements if (tag, a.get("class")) in (("figure", "figure"), ("div", "table"))]
+    links = {a["href"][1:] for tag, a in read.elements if tag == "a"}
+    assert len(shown) == 4 and set(shown) <= links
+
+
 def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
     for paper in ("asoodeh2020", "bhaskar2025"):
         for number in range(5):

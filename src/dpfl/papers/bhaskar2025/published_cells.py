@@ -308,8 +308,8 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
     notes = [
         "Distance: |ours - published| in points of accuracy; ours is the mean over the seeds. Bimodal: cells whose "
         f"runs differ by more than {BIMODAL_PCT:g} points. Inside: among the cells with two seeds or more, the share "
-        f"whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and for a "
-        "single run. An interval that is too wide to tell counts as outside.",
+        f"whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and for "
+        "a single run. An interval that is too wide to tell counts as outside.",
     ]
     if stand_in := int(data["stand_in"].iloc[-1]):
         notes.append(f"{stand_in} cells ran on stand-in data only and cannot be compared.")

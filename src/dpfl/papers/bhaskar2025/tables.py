@@ -35,14 +35,14 @@ from dpfl.reporting.tables import TableLayout, TableRecipe
 
 FALL_PCT = 10.0  # points between the clients' own models and their average that count as a fall
 _LOST = {
-    "diverged": "diverged: the run reached numbers that are none",
-    "at_chance": f"at chance: accuracy below {CHANCE_PCT:g} %, no better than one answer to everything",
+    "diverged": "diverged: the run ended with a number that is not finite",
+    "at_chance": f"at chance: accuracy below {CHANCE_PCT:g} %, no better than a constant answer",
 }
 _LEGEND = (
-    "Accuracy in per cent. Ours: the mean over the runs, n of them where there are fewer than "
-    f"{PUBLISHED_RUNS}. Runs that lie more than {BIMODAL_PCT:g} points apart are shown from the least to the most "
-    "accurate, without a mean. Difference: ours minus published; *: the published value is outside of the 95 % "
-    "prediction interval of a mean of ten runs that ours give."
+    f"Accuracy in per cent. Ours: the mean over the runs; n is their number if it is below {PUBLISHED_RUNS}. If runs "
+    f"differ by more than {BIMODAL_PCT:g} points, the table has the least and the most accurate instead of a mean. "
+    "Difference: ours minus published. *: the published value is outside the 95 % prediction interval that our runs "
+    "give for a mean of ten runs."
 )
 
 
@@ -124,7 +124,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
         notes.append(f"The paper reports means of {PUBLISHED_RUNS} runs. Ours: {_run_counts(ran)}.")
     if lost := [text for name, text in _LOST.items() if ran[name].any()]:
-        notes.append(f"Counted beside the runs, and in the mean like all others: {'; '.join(lost)}.")
+        notes.append(f"Counted after the number of runs, and included in the mean: {'; '.join(lost)}.")
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))
     stand_ins = ran[ran["stand_in"]]

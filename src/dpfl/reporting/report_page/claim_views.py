@@ -17,7 +17,7 @@ from dpfl.reporting import claims
 from dpfl.reporting.display_names import data_name, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import Scope, Status, Verdict
+from dpfl.reporting.rules import ClaimKind, Scope, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ def _view(
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=row["reason"],
         deciding=deciding_case(row, _claimed(row, cases)),
-        rule=f"{_SCOPES[row['scope']]} Compared as: {row['kind']}{_margin(row)}.",
+        rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
         figure=_figure(folder, paper, row["claim"], places),
@@ -187,11 +187,21 @@ _SCOPES = {
     str(Scope.IN_EXPERIMENTS): "The claim is about the experiments together, so most cases decide.",
 }
 """Scopes of claims in words."""
+_WITHIN = "In each case the number must be within the margin of its target."
+_KINDS = {
+    str(ClaimKind.DIFFERENCE): "In each case the number must be above its target.",
+    str(ClaimKind.NOT_WORSE): "In each case the number may be below its target by at most the margin.",
+    str(ClaimKind.BOUND): "In each case the number must be at most its target.",
+    str(ClaimKind.EQUIVALENCE): _WITHIN,
+    str(ClaimKind.RATE): _WITHIN,
+    str(ClaimKind.FORMULA): _WITHIN,
+}
+"""Kinds of claims in words."""
 
 
 def _margin(row: Mapping[str, Any]) -> str:
-    """Return the margin of a claim in words, "" if it has none."""
-    return with_greek_symbols(f", margin {row['margin']:g} {row['unit']}".rstrip()) if row["margin"] else ""
+    """Return the margin of a claim as a sentence, "" if it has none."""
+    return with_greek_symbols(f" Margin: {row['margin']:g} {row['unit']}.") if row["margin"] else ""
 
 
 def _figure(folder: Path, paper: str, claim: str, places: Iterable[Place]) -> str:

@@ -105,7 +105,7 @@ def test_complete_results_say_nothing_of_what_was_not_run(project):
     assert json.loads((project.results / "manifest.json").read_text())["not_run"] == []
     texts = [(project.results / name).read_text() for name in ("report.html", "README.md", "audit.txt")]
     assert not any("1 of 2 jobs were run." in text or "jobs are not run" in text for text in texts[1:])
-    assert "of 2 jobs run" not in texts[0]
+    assert "of 2 jobs were run" not in texts[0]
 
 
 def test_a_deleted_run_table_does_not_become_one_that_was_never_run(project):

@@ -88,8 +88,8 @@ def test_pages_are_made_from_the_runs_that_are_there_and_say_what_was_not_run(pr
     assert manifest.stated_not_run(project.results) == [f"{PAPER}/digits_scatter_linear_k10_seed1"]
     assert "not run: bhaskar2025 1 of 2" in (project.results / "audit.txt").read_text()
     page, short = ((project.results / name).read_text() for name in ("report.html", "README.md"))
-    assert "<strong>1 of 2 jobs run.</strong> Published numbers with one of ours" in page
-    assert "**1 of 2 jobs run.** Published numbers with one of ours" in short
+    assert "<strong>1 of 2 jobs were run.</strong> We have" in page
+    assert "**1 of 2 jobs were run.** We have" in short
     assert "Bhaskar 2025 1 of 2." in short and "Digits (stand-in for MNIST), ScatterNet + linear (1 of 2 run)" in short
 
     record = record_path(project.results / TABLE).read_bytes()
@@ -104,8 +104,8 @@ def test_complete_results_say_nothing_of_what_was_not_run(project):
     assert project.pages().exit_code == 0
     assert json.loads((project.results / "manifest.json").read_text())["not_run"] == []
     texts = [(project.results / name).read_text() for name in ("report.html", "README.md", "audit.txt")]
-    assert not any("jobs run." in text or "jobs are not run" in text for text in texts[1:])
-    assert "of 2 jobs run" not in texts[0]
+    assert not any("1 of 2 jobs were run." in text or "jobs are not run" in text for text in texts[1:])
+    assert "of 2 jobs were run" not in texts[0]
 
 
 def test_a_deleted_run_table_does_not_become_one_that_was_never_run(project):

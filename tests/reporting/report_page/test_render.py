@@ -102,7 +102,7 @@ def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):
 
 
 def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_does(changed, made):
-    note = "the noise is calibrated for Poisson sampling, the batches are shuffled_epochs"
+    note = "the noise is calibrated for Poisson sampling by Opacus's PRV accountant, the batches are shuffled_epochs"
 
     def shuffled(table):
         other = table["privacy_epsilon_refuted"] == 12.8

@@ -290,7 +290,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LeadFinding:
     """A finding on the first screen: a sentence, what was found, a picture, and the place that shows more.
 
     `verdict` is None for a finding that is no claim; then `found` is the first note of its table.
@@ -350,21 +350,21 @@ class PaperView:
         return [*self.sections.figures, *self.sections.tables, *([self.errata] if self.errata else [])]
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[LeadFinding]:
         """Its lead findings, in the order of paper.yaml; those of which nothing is finished are left out."""
         return [found for each in self.paper.findings if (found := self._finding(each))]
 
-    def _finding(self, entry: Mapping[str, str]) -> Finding | None:
+    def _finding(self, entry: Mapping[str, str]) -> LeadFinding | None:
         """Return a finding that paper.yaml names, None if neither its claim nor its table is finished."""
         figure = next((part for part in self.sections.figures if part.name == entry["figure"] and part.picture), None)
         sentence, key = with_greek_symbols(entry["sentence"]), self.paper.key
         for claim in self.claims:
             if claim.key == entry.get("claim"):
-                return Finding(sentence, claim.verdict, claim.reason, figure, f"claim-{key}-{claim.key}")
+                return LeadFinding(sentence, claim.verdict, claim.reason, figure, f"claim-{key}-{claim.key}")
         for table in self.sections.tables:
             if table.name == entry.get("table"):
                 found = table.notes[0] if table.notes else f"Not run: {table.not_run}."
-                return Finding(sentence, None, found, figure, f"table-{key}-{table.name}")
+                return LeadFinding(sentence, None, found, figure, f"table-{key}-{table.name}")
         return None
 
     @property
@@ -439,7 +439,7 @@ class Page:
         return epsilons.under_other_batches(self.statements)
 
     @property
-    def studies(self) -> list[Finding]:
+    def studies(self) -> list[LeadFinding]:
         """The lead findings that are no claim of a paper."""
         return [found for view in self.papers for found in view.findings if found.verdict is None]
 

@@ -23,7 +23,7 @@ _OTHER = "a bound for "
 """How a source begins that is a bound for other batches than were drawn."""
 OWN_BOUND = "an accountant for these batches"
 _SOURCES = (
-    (r"calibrated for (\w+) sampling, the batches are", f"{_OTHER}{{}} batches"),
+    (r"calibrated for (\w+) sampling[^;]*, the batches are", f"{_OTHER}{{}} batches"),
     (r"noise as published \(moments\)", "the authors' later script"),
     (
         r"noise as published \(advanced_composition\).*mean is clipped",

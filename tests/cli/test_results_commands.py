@@ -52,7 +52,7 @@ def test_curves_are_drawn_where_one_asks(repository, tmp_path, monkeypatch):
     shipped = repository / "results" / "paper"
     if not (shipped / "runs" / "bhaskar2025").is_dir():
         pytest.skip("no runs of bhaskar2025 are shipped")
-    done = invoke("curves", "bhaskar2025", "2", "--where", "model=cnn_relu,epsilon=2.93", "--results", shipped)
+    done = invoke("curves", "bhaskar2025", "2", "--where", "model=scatter_linear,epsilon=2.93", "--results", shipped)
     assert done.exit_code == 0 and done.output == "6 cells drawn to bhaskar2025_2_curves.svg\n"
     assert (tmp_path / "bhaskar2025_2_curves.svg").read_text().startswith("<?xml")
     refused = invoke("curves", "bhaskar2025", "2", "--where", "paper=x", "--results", shipped)

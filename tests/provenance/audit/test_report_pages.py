@@ -88,7 +88,7 @@ def test_a_paper_whose_runs_no_commit_accounts_for_says_so_on_both_pages(pages, 
             record["source"] |= clean | other
             place.write_text(json.dumps(record))
         write(project.results, contents(project.results, read(project.results / "config.yaml")))
-        words = f"{count} run tables were trained from a changed source tree or name no commit."
+        words = f"{count} run tables were made from a changed source tree or name no commit."
         for path in (page, short):
             assert (words in path.read_text()) == bool(count)
             assert ("name no commit" in path.read_text()) == bool(count)

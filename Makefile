@@ -8,6 +8,7 @@ override LOWEST := .venv-lowest
 # What is installed has one of the hashes that its file lists, or is not installed.
 override BY_HASH := install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement
 override SELF := install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+override CHECK_TORCH := case "$$TORCH" in ""|cpu|cuda) ;; *) echo "dpfl: TORCH is $$TORCH; it must be cpu or cuda" >&2; exit 2;; esac
 # torch for "$$env": its CPU build where TORCH=cpu, or there is no driver of NVIDIA's, and an index or a folder has it; else PyPI's.
 override INSTALL_TORCH := if [ -z "$$TORCH" ]; then if command -v nvidia-smi >/dev/null; then TORCH=cuda; else TORCH=cpu; fi; fi; \
   if [ "$$TORCH" = cpu ] && "$$env/bin/pip" $(BY_HASH) requirements.cpu.hashes --retries 0 --timeout 10 \
@@ -31,7 +32,7 @@ export $(SET_BY_USER)
 env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12, else the first on PATH that fits; TORCH=cpu or cuda, else by the driver)
 
 $(READY): requirements.lock $(HASHES) pyproject.toml
-	@PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }; \
+	@$(CHECK_TORCH); PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }; \
 	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.12 python3.11; fi; \
 	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
 	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11 or 3.12 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
@@ -117,6 +118,7 @@ bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 	  python $$file || status=1; done; exit $$status
 
 $(PEERS)/ready: benchmarks/peers.lock $(HASHES) | $(READY)
+	@$(CHECK_TORCH)
 	$(VENV)/bin/python -m venv $(PEERS)
 	@set -e; env=$(PEERS); $(INSTALL_TORCH)
 	$(PEERS)/bin/pip $(BY_HASH) requirements.hashes

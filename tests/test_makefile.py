@@ -206,3 +206,11 @@ def test_an_interpreter_that_does_not_fit_is_named(interpreters, tmp_path, named
     done = interpreters("python3", "python3.13!", words=(f"PYTHON={named}",))
     assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11 or 3.12" in done.stderr
     assert not (tmp_path / MARK).exists() and not (tmp_path / ".venv" / "ready").exists()
+
+
+def test_an_unknown_build_of_torch_is_refused_before_anything_is_made(make, tmp_path):
+    (tmp_path / ".venv" / "ready").unlink()
+    before = sorted(tmp_path.rglob("*"))
+    done, _ = make("env", "TORCH=gpu")
+    assert done.returncode == 2 and "dpfl: TORCH is gpu; it must be cpu or cuda" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before

@@ -73,6 +73,13 @@ def test_a_table_has_a_row_for_each_private_setting():
     assert "stand-in for MNIST" in facts["Data"] and load(PAPER).url in facts["Paper"]
 
 
+def test_a_note_of_some_runs_says_how_many_and_of_all_runs_does_not():
+    notes = ["divisor 63; one client's budget"] * 3 + ["divisor 63"]
+    text = table_card(PAPER, TABLE, runs().iloc[:4].assign(privacy_note=notes))
+    assert "\n- Divisor 63.\n- 3 of 4 runs: one client's budget.\n" in text
+    assert text.index("Divisor 63") < text.index("noise multiplier")  # what limits the epsilons is above them
+
+
 @pytest.mark.parametrize("kept", [runs().iloc[4:], runs().drop(columns="epsilon"), pd.DataFrame()])
 def test_a_table_without_private_runs_has_none(kept):
     assert table_card(PAPER, TABLE, kept) is None

@@ -27,10 +27,10 @@ _OBSERVERS = {
 
 
 def card(title: str, facts: Mapping[str, str], notes: Sequence[str], epsilons: pd.DataFrame | None = None) -> str:
-    """Return a card as Markdown: its title, a row a fact, a table of several epsilons, and notes."""
+    """Return a card as Markdown: its title, a row for each fact, notes, and below them a table of several epsilons."""
     parts = [f"**{title}**", _markdown(pd.DataFrame({"what": list(facts), "value": list(facts.values())}))]
-    parts += [] if epsilons is None else [_markdown(epsilons)]
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+    parts += ["\n".join(f"- {note}" for note in notes)] + ([] if epsilons is None else [_markdown(epsilons)])
+    return "\n\n".join(parts) + "\n"
 
 
 def _markdown(body: pd.DataFrame) -> str:
@@ -113,8 +113,17 @@ def table_card(paper: str, name: str, runs: pd.DataFrame) -> str | None:
         "Adversary": "; ".join(_OBSERVERS[Observer(each)] for each in sorted(set(own["privacy_observer"]))),
         "Cite": f"the paper, and dpfl {__version__} for the epsilons that are proven and exceeded",
     }
-    notes = [*(f"Of some runs: {note}." for note in sorted(set(own["privacy_note"])) if note), _PUBLIC]
-    return card(f"Privacy of {paper}, {name}", shown, notes, pd.DataFrame(rows))
+    return card(f"Privacy of {paper}, {name}", shown, [*_run_notes(own["privacy_note"]), _PUBLIC], pd.DataFrame(rows))
+
+
+def _run_notes(notes: pd.Series) -> list[str]:
+    """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all."""
+    facts = notes.str.split("; ").explode()
+    counts = facts[facts != ""].value_counts(sort=False)
+    return [
+        f"{fact[0].upper()}{fact[1:]}." if runs == len(notes) else f"{runs} of {len(notes)} runs: {fact}."
+        for fact, runs in counts.items()
+    ]
 
 
 def _words(name: str) -> str:

@@ -14,9 +14,9 @@ from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
     CHANCE_PCT,
-    INSIDE,
-    OUTSIDE,
+    NOT_REPRODUCED,
     PUBLISHED_RUNS,
+    REPRODUCED,
     UNDECIDED,
     WIDE_PCT,
     distance_page,
@@ -112,7 +112,7 @@ def _difference(cell: pd.Series) -> str:
         return "stand-in"
     if _is_bimodal(cell):
         return "–"
-    return f"{cell.difference_pct:+z.2f}{'*' if cell.prediction == OUTSIDE else ''}"
+    return f"{cell.difference_pct:+z.2f}{'*' if cell.prediction == NOT_REPRODUCED else ''}"
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:
@@ -154,25 +154,24 @@ def _run_counts(ran: pd.DataFrame) -> str:
 
 
 def _prediction_note(ran: pd.DataFrame) -> str:
-    """Count the published values inside and outside of their prediction intervals."""
+    """Count the published values that are reproduced and those that are not."""
     ten, single = (_sides(ran[name]) for name in ("prediction", "prediction_single"))
     note = (
-        f"Published values in our 95 % prediction intervals, as means of {PUBLISHED_RUNS} runs: {ten}; as single "
-        f"runs: {single}. Within half of the last published digit counts as inside. If our settings were the paper's, "
-        f"{0.05 * (ran['prediction'] != '').sum():.1f} would be outside by chance."
+        f"A published value is reproduced if it lies in the 95 % prediction interval of our runs, widened by half of "
+        f"its last digit. As means of {PUBLISHED_RUNS} runs: {ten}; as single runs: {single}. If our settings were the "
+        f"paper's, {0.05 * (ran['prediction'] != '').sum():.1f} would not be reproduced, by chance."
     )
     if UNDECIDED in set(ran["prediction"]) | set(ran["prediction_single"]):
-        note += f" Wide: inside an interval wider than ± {WIDE_PCT:g} points, which cannot tell."
+        note += f" Undecided: the interval is wider than ± {WIDE_PCT:g} points."
     if alone := int((ran["prediction"] == "").sum()):
         note += f" {alone} {'cell has' if alone == 1 else 'cells have'} a single run and no such interval."
     return note
 
 
 def _sides(where: pd.Series) -> str:
-    """Return how many published values lie on which side, as "inside 3, outside 1"."""
-    counts = {"inside": INSIDE, "outside": OUTSIDE, "wide": UNDECIDED}
-    found = {word: int((where == side).sum()) for word, side in counts.items()}
-    return ", ".join(f"{word} {count}" for word, count in found.items() if count or word != "wide")
+    """Return how many published values lie on which side, as "3 reproduced, 1 not reproduced"."""
+    found = {side: int((where == side).sum()) for side in (REPRODUCED, NOT_REPRODUCED, UNDECIDED)}
+    return ", ".join(f"{count} {side}" for side, count in found.items() if count or side != UNDECIDED)
 
 
 def _optimisers(ran: pd.DataFrame) -> list[str]:
@@ -272,11 +271,9 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     compared = cells[cells["difference_pct"].notna()]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
-        inside, outside, wide = ((compared["prediction"] == side).sum() for side in (INSIDE, OUTSIDE, UNDECIDED))
         notes.append(
             f"Ours is more than a point above the published value in {better} of {len(compared)} rows and more than a "
-            f"point below in {worse}. {inside} published values lie inside of their prediction interval, {outside} "
-            f"outside, and {wide} in one that is too wide to tell."
+            f"point below in {worse}. Published values: {_sides(compared['prediction'])}."
         )
     if cells["stand_in"].any():
         notes.append("Do not compare stand-in data with the published values.")

@@ -132,6 +132,15 @@ def test_the_last_column_has_clients_average_and_print(as_runs, rows_of_runs):
     assert "In 1 the average is more accurate" in page.notes[1] and "3 reproduced, 0 not" in page.notes[2]
 
 
+def test_a_last_column_whose_runs_lie_far_apart_shows_their_range(as_runs, rows_of_runs):
+    runs = [
+        rows_of_runs("table == 2 and model == 'scatter_cnn' and epsilon == 2.93", [seed], offset_pct=off)
+        for seed, off in ((0, 0), (1, 40))
+    ]
+    row = PAGE(last_column(as_runs(*runs))).body.iloc[0]
+    assert (row["(20, 1)"], row["Difference"], row["Published"]) == ("36.22 to 76.22", "–", "36.22")
+
+
 def test_values_above_and_below_the_print_are_counted(as_runs, rows_of_runs):
     above = rows_of_runs("table == 2 and model == 'cnn_tanh'", [0], offset_pct=2)
     below = rows_of_runs("table == 3 and model == 'cnn_tanh' and epsilon == 2.7", [0], offset_pct=-2)

@@ -38,7 +38,7 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     assert "\n2 claims are refuted: [each with the cases that decide it](" in text
     cells = read_csv(made[0] / "tables" / "bhaskar2025_table_2.csv").query("runs > 0 and not stand_in")
     distance = cells["difference_pct"].abs().median()
-    assert f"in points, by model: {model_name(cells['model'].iloc[0])} {distance:.2g} (5 numbers)." in text
+    assert f"in points, by model (numbers): {model_name(cells['model'].iloc[0])} {distance:.2g} (5)." in text
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]
     assert text.partition("<!-- end of results -->")[2] == README.partition("<!-- end of results -->")[2]

@@ -58,11 +58,11 @@ def _distances(view: PaperView) -> str:
     if not distances:
         return ""
     shown = [
-        f"{model_name(model)} {median(own):.2g} ({len(own)} numbers)"
+        f"{model_name(model)} {median(own):.2g} ({len(own)})"
         for model, own in sorted(distances.items(), key=lambda item: median(item[1]))
     ]
     return (
-        f"Median distance of `{view.paper.key}` from its published numbers, in {comparable[0].unit}, by model: "
+        f"`{view.paper.key}`, median distance from published numbers in {comparable[0].unit}, by model (numbers): "
         f"{', '.join(shown)}."
     )
 

@@ -1,13 +1,39 @@
-"""Which accountant answers for which statement; that the statements the algorithms write hold, and changed ones not."""
+"""Epsilon by another accountant: which one answers for which statement, and each against another route."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import RDPAccountant
+from scipy.integrate import quad
+from scipy.stats import laplace, norm
 
 from dpfl import experiments
+from dpfl.accounting import dpsgd, gaussian_dp, local_privacy, shuffling
+from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, NoisyPass, step_epsilon, worst_epsilon
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
+from dpfl.accounting.tradeoff.privacy_loss import arsinh_delta
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
-from dpfl.provenance.audit.numbers import StatedPrivacy, interval
+from dpfl.provenance.audit import numbers
+from dpfl.provenance.audit.numbers import (
+    Hidden,
+    InvertedComposition,
+    StatedPrivacy,
+    hidden_epsilon,
+    interval,
+    laplace_log_delta,
+    poisson_replaced,
+    sampled_arsinh,
+    sampled_gaussian,
+)
 from dpfl.provenance.audit.records import check_epsilons
 
 STATED = {
@@ -186,3 +212,287 @@ def test_what_an_algorithm_states_holds_and_other_noise_or_another_epsilon_is_fo
             noise = str(change * told.noise_multiplier)
             other = StatedPrivacy.of(run | {"privacy_noise_multiplier": noise}, settings)
             assert not interval(other, which).holds(epsilon), (which, change)
+
+
+# Every accountant of the audit against another route, and with the noise of a tamperer.
+
+
+RUN = {"noise_multiplier": 1.2, "sample_rate": 0.05, "steps": 200, "delta": 1e-5}
+TAMPERED = RUN | {"noise_multiplier": 1.32}
+
+
+def test_the_renyi_interval_holds_opacus_s_epsilon_and_not_that_of_other_noise():
+    accountant = RDPAccountant()
+    accountant.history = [(1.2, 0.05, 200)]
+    epsilon = accountant.get_epsilon(1e-5)
+    assert numbers.poisson_rdp(**RUN).holds(epsilon) and not numbers.poisson_rdp(**TAMPERED).holds(epsilon)
+
+
+def test_the_pld_interval_holds_dp_accounting_s_epsilon_and_not_that_of_other_noise():
+    epsilon = dpsgd.epsilon(**RUN, accountant="pld")
+    assert numbers.poisson_pld(**RUN).holds(epsilon) and not numbers.poisson_pld(**TAMPERED).holds(epsilon)
+
+
+def test_noise_too_small_for_one_accountant_is_bounded_by_the_other():
+    interval = numbers.poisson_pld(noise_multiplier=0.02, sample_rate=1.0, steps=10, delta=1e-5)
+    assert interval.lower == 0 and interval.upper > 1000 and "Renyi" in interval.accountant
+
+
+@pytest.mark.parametrize("move", [1.0, 2.0])
+def test_the_closed_form_is_the_privacy_loss_distribution_s(move):
+    pld = privacy_loss_distribution.from_gaussian_mechanism(8.0 / move, value_discretization_interval=1e-4)
+    epsilon = pld.self_compose(16).get_epsilon_for_delta(1e-6)
+    interval = numbers.gaussian(noise_multiplier=8.0, move=move, steps=16, delta=1e-6)
+    assert interval.holds(epsilon) and interval.upper - interval.lower < 0.01 * epsilon
+    assert not numbers.gaussian(noise_multiplier=8.1, move=move, steps=16, delta=1e-6).holds(epsilon)
+
+
+def test_hardly_any_signal_spends_nothing():
+    assert numbers.gaussian(noise_multiplier=1e6, move=1.0, steps=1, delta=1e-5).upper <= 1e-6
+
+
+def test_behind_a_shuffler_epsilon_lies_between_those_of_a_trusted_server_and_of_nobody():
+    run = {"noise_multiplier": 10.0, "steps": 4, "delta": 1e-6}
+    epsilon = shuffling.epsilon(noise_multiplier=10.0, clients=9, rounds=4, delta=1e-6, dimension=1)
+    interval = numbers.shuffled(**run, move=2.0, clients=9)
+    assert interval.holds(epsilon)
+    assert interval.lower < numbers.gaussian(**run, move=2 / math.sqrt(9)).upper < epsilon
+    assert epsilon < numbers.gaussian(**run, move=2.0).lower <= interval.upper
+
+
+def test_full_batches_in_a_sampler_s_clothes_have_the_closed_form():
+    run = {"noise_multiplier": 20.0, "steps": 10, "delta": 1e-5}
+    sampled = numbers.sampled_replacement(**run, batch_size=50, records=50, replaced="fixed_without_replacement")
+    exact = numbers.gaussian(**run, move=2.0)
+    assert sampled.lower == pytest.approx(exact.lower, rel=3e-3) and sampled.upper == pytest.approx(
+        exact.upper, rel=3e-3
+    )
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1, 400), (40, 35), (5, 200)])
+@pytest.mark.parametrize("sampling", [Sampling.FIXED, Sampling.WITH_REPLACEMENT])
+def test_sampled_batches_hold_what_a_convolved_grid_gives_and_not_that_of_other_noise(sampling, size, steps):
+    run = {"batch_size": size, "records": 400, "steps": steps, "delta": 1e-5}
+    epsilon = float(local_privacy.epsilon(noise_multiplier=3.0, sampling=sampling, **run))
+    assert numbers.sampled_replacement(noise_multiplier=3.0, **run, replaced=sampling).holds(epsilon)
+    for other in (2.85, 3.15):
+        assert not numbers.sampled_replacement(noise_multiplier=other, **run, replaced=sampling).holds(epsilon)
+
+
+def test_where_an_atom_stops_the_inversion_renyi_divergences_bound_epsilon():
+    run = {"noise_multiplier": 3.0, "batch_size": 1, "records": 400, "steps": 1, "delta": 1e-5}
+    interval = numbers.sampled_replacement(**run, replaced=Sampling.FIXED)
+    assert interval.wide and "Renyi" in interval.accountant
+    assert interval.holds(float(local_privacy.epsilon(**run, sampling=Sampling.FIXED)))
+
+
+def test_a_laplace_mechanism_is_known_by_its_tails():
+    epsilon = step_epsilon(1e-3, law=Law.LAPLACE, scale=0.5, lipschitz=1.0)
+    for change, holds in ((1.0, True), (0.99, False), (1.01, False)):
+        run = {"noise_multiplier": change * 0.5 * math.sqrt(2), "move": 2.0, "delta": 1e-3}
+        assert numbers.laplace(**run).holds(epsilon) is holds
+
+
+def test_the_noise_of_a_release_spends_what_it_is_asked_to():
+    sigma = numbers.gaussian_sigma(0.7, 1e-6)
+    assert float(gaussian_dp.epsilon(1e-6, 1 / sigma)) == pytest.approx(0.7, rel=1e-9)
+
+
+@pytest.mark.parametrize("sampling", [Sampling.WITH_REPLACEMENT, Sampling.FIXED])
+def test_a_clipped_mean_spends_what_the_record_s_presence_in_a_batch_lets_it(sampling):
+    run = {"steps": 60, "delta": 1e-5, "batch_size": 8, "records": 40}
+    known = numbers.sampled_replacement(noise_multiplier=3.0, **run, replaced=f"mean_{sampling}")
+    for change, same in ((0.95, False), (1.0, True), (1.05, False)):
+        spent = local_privacy.clipped_mean_epsilon(sigma_over_lipschitz=change * 3.0, sampling=sampling, **run)
+        assert known.holds(spent) is same
+
+
+def test_more_noise_is_told_apart_from_less():
+    run = {"steps": 35, "delta": 1e-5, "batch_size": 40, "records": 400}
+    for replaced in ("with_replacement", "fixed_without_replacement"):
+        bounds = [numbers.sampled_replacement(noise_multiplier=s, **run, replaced=replaced).upper for s in (2, 4, 8)]
+        assert bounds[0] > bounds[1] > bounds[2] > 0
+
+
+# Composition by inversion against closed forms and against accountants that convolve grids of losses.
+
+
+def gaussian(shift):
+    """The profile of a Gaussian mechanism."""
+    return sampled_gaussian(np.array([shift]), np.ones(1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.02, 3.0), st.integers(1, 500), st.floats(-9.0, -2.0))
+def test_gaussian_steps_compose_to_the_closed_form(shift, steps, log_delta):
+    delta = 10.0**log_delta
+    exact = float(gaussian_dp.epsilon(delta, shift * math.sqrt(steps)))
+    assert InvertedComposition(((gaussian(shift), steps),), delta).epsilon() == pytest.approx(exact, rel=1e-6, abs=1e-9)
+
+
+def test_steps_of_two_kinds_compose_in_any_order():
+    mixed = ((gaussian(0.3), 16), (gaussian(0.9), 4))
+    exact = float(gaussian_dp.epsilon(1e-6, math.sqrt(16 * 0.09 + 4 * 0.81)))
+    assert InvertedComposition(mixed, 1e-6).epsilon() == pytest.approx(exact, rel=1e-6)
+    assert InvertedComposition(mixed[::-1], 1e-6).epsilon() == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize(("noise", "size", "records", "steps"), [(1.0, 500, 60000, 360), (1.2, 60, 2400, 120)])
+def test_batches_without_replacement_agree_with_a_convolved_grid(noise, size, records, steps):
+    run = {"batch_size": size, "records": records, "steps": steps, "delta": 1e-5}
+    known = local_privacy.epsilon(noise_multiplier=noise, **run, sampling=Sampling.FIXED)
+    step = sampled_gaussian(np.array([2 / noise]), np.array([size / records]))
+    assert InvertedComposition(((step, steps),), 1e-5).epsilon() == pytest.approx(float(known), rel=1e-4)
+
+
+def test_poisson_samples_under_replacement_agree_with_dp_accounting():
+    known = dpsgd.epsilon(
+        noise_multiplier=1.5, sample_rate=0.05, steps=60, delta=1e-5, neighbouring=Neighbouring.REPLACE_ONE
+    )
+    assert InvertedComposition(((poisson_replaced(1.5, 0.05), 60),), 1e-5).epsilon() == pytest.approx(known, rel=1e-3)
+
+
+def test_a_renyi_bound_lies_above():
+    whole = InvertedComposition(((sampled_gaussian(np.array([0.8]), np.array([0.1])), 50),), 1e-5)
+    assert whole.epsilon() < whole.bound < 1.5 * whole.epsilon()
+
+
+def test_a_loss_with_an_atom_has_no_answer_and_nothing_spent_is_0():
+    rare = sampled_gaussian(np.array([2.0]), np.array([0.01]))
+    assert math.isnan(InvertedComposition(((rare, 1),), 1e-5).epsilon())
+    assert InvertedComposition(((gaussian(1e-7), 3),), 1e-5).epsilon() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps"),
+    [(0.8, 1e-3, 300), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.9, 3e-4, 300), (1.2, 1e-3, 300)))],
+)
+def test_rare_large_losses_are_not_folded_in(sigma, rate, steps):
+    known = segments_epsilon([Segment(steps, sigma, rate)], 1e-5)
+    step = sampled_gaussian(np.array([1 / sigma]), np.array([rate]))
+    assert InvertedComposition(((step, steps),), 1e-5).epsilon() == pytest.approx(known, rel=1e-3)
+
+
+def test_what_does_not_settle_has_no_value_and_a_bound():
+    """300 rounds of which 9 in 10 never see the record, and then lose much: every place tells something else."""
+    whole = InvertedComposition(((sampled_gaussian(np.array([2.0]), np.array([3e-4])), 300),), 1e-5)
+    assert math.isnan(whole.epsilon())
+    assert segments_epsilon([Segment(300, 0.5, 3e-4)], 1e-5) < whole.bound < 5
+
+
+def test_a_step_that_loses_too_much_has_neither():
+    whole = InvertedComposition(((sampled_gaussian(np.array([400.0]), np.array([0.1])), 5),), 1e-5)
+    assert math.isnan(whole.epsilon(blur=0.1)) and whole.bound == math.inf
+
+
+# Profiles of single steps against integrals over their densities.
+
+
+def mixture(sigma, weights, epsilon):
+    """delta(epsilon) of one replaced step: where j copies are drawn, with weights[j - 1], the laws lie at +j and -j."""
+    stays = 1 - sum(weights)
+
+    def law(x, side):
+        return stays * norm.pdf(x, 0, sigma) + sum(w * norm.pdf(x, side * j, sigma) for j, w in enumerate(weights, 1))
+
+    return quad(lambda x: max(0.0, law(x, 1) - math.exp(epsilon) * law(x, -1)), -12 * sigma, 12 * sigma, limit=400)[0]
+
+
+def at(profile, epsilon):
+    return math.exp(profile(np.array([epsilon]))[0])
+
+
+@pytest.mark.parametrize("weights", [[0.2], [1.0], [0.3, 0.05]])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_the_profile_of_a_step_is_an_upper_bound_and_exact_where_every_step_sees_the_record(weights, epsilon):
+    sigma = 1.5
+    shifts = np.arange(1.0, len(weights) + 1) * 2 / sigma
+    bound, truth = at(sampled_gaussian(shifts, np.array(weights)), epsilon), mixture(sigma, weights, epsilon)
+    assert bound >= truth - 1e-9
+    if weights == [1.0] or epsilon == 0.0:
+        assert bound == pytest.approx(truth, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("rate", [0.2, 1.0])
+def test_a_poisson_sample_s_profile_is_the_integral(rate, epsilon):
+    assert at(poisson_replaced(1.5, rate), epsilon) == pytest.approx(mixture(1.5, [rate], epsilon), rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 2.0])
+@pytest.mark.parametrize("scale", [2.0, 6.0])
+def test_arsinh_noise_has_the_profile_of_its_exact_tails(scale, epsilon):
+    exact = float(arsinh_delta(epsilon, scale=scale, sigma=1.5))
+    assert at(sampled_arsinh(scale, 1.5, 1.0), epsilon) == pytest.approx(exact, rel=1e-6)
+    inner = math.log1p(math.expm1(epsilon) / 0.1)
+    sampled = 0.1 * float(arsinh_delta(inner, scale=scale, sigma=1.5))
+    assert at(sampled_arsinh(scale, 1.5, 0.1), epsilon) == pytest.approx(sampled, rel=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.9])
+def test_laplace_noise_has_the_integral_over_its_densities(epsilon):
+    def lost(x):
+        return max(0.0, laplace.pdf(x) - math.exp(epsilon) * laplace.pdf(x, 2.0))
+
+    truth = quad(lost, -40, 42, points=[0.0, 2.0, (2 - epsilon) / 2], limit=400)[0]
+    assert math.exp(laplace_log_delta(epsilon, 2.0)) == pytest.approx(truth, rel=1e-7)
+    assert laplace_log_delta(2.0, 2.0) == -math.inf
+
+
+# The recursion over rounds against the closed forms and sums that calibrate such runs.
+
+
+DELTA = 1e-5
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    noise=st.floats(0.3, 3.0),
+    rounds=st.integers(1, 60),
+    batch=st.sampled_from([1, 8]),
+    step=st.one_of(st.none(), st.floats(0.05, 9.0)),
+    radius=st.floats(0.1, 4.0),
+    convexity=st.floats(0.01, 0.3),
+    share=st.floats(0.0, 1.0),
+)
+def test_the_recursion_is_the_closed_form_of_the_federated_algorithm(
+    noise, rounds, batch, step, radius, convexity, share
+):
+    first = 1 + round(share * (rounds - 1))
+    theory = {"radius": radius, "smoothness": 0.25 + convexity, "strong_convexity": convexity, "first_stop": first}
+    run = Hidden(noise_multiplier=noise, rounds=rounds, batch_size=batch, step=step, lipschitz=1.0, **theory)
+    eta = [1 / (convexity * t) for t in range(1, rounds + 1)] if step is None else step
+    release = FederatedRelease(n=rounds * batch, m=batch, eta=eta, lipschitz=1.0, **theory)
+    known = release_epsilon(DELTA, release, sigma=noise / math.sqrt(batch))
+    assert hidden_epsilon(run, DELTA) == pytest.approx(known, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("permuted", [True, False])
+@pytest.mark.parametrize("stops", [True, False])
+def test_the_recursion_is_the_worst_place_of_the_one_pass_algorithm_and_other_noise_is_not(law, permuted, stops):
+    run = Hidden(
+        noise_multiplier=0.5, rounds=300, batch_size=1, step=0.1, lipschitz=1.0, radius=0.3, smoothness=0.4,
+        strong_convexity=0.1, first_stop=1 if stops else 300, permuted=permuted, laplace=law is Law.LAPLACE,
+        relaxed=False,
+    )  # fmt: skip
+    scale = 0.5 / (math.sqrt(2) if run.laplace else 1.0)
+    theory = {"eta": 0.1, "lipschitz": 1.0, "smoothness": 0.4, "strong_convexity": 0.1, "diameter": 0.6}
+    known = worst_epsilon(DELTA, NoisyPass(300, law, permuted=permuted, random_stop=stops, **theory), scale=scale)
+    assert hidden_epsilon(run, DELTA) == pytest.approx(known, rel=1e-6)
+    for change in (0.95, 1.05):
+        other = hidden_epsilon(replace(run, noise_multiplier=change * 0.5), DELTA)
+        assert abs(other / known - 1) > 0.01
+
+
+def test_a_secret_order_and_a_secret_stop_hide_more_than_neither():
+    run = Hidden(0.6, 200, 1, 0.5, 1.0, 0.2, 0.35, 0.1, 200, permuted=False)
+    worst = hidden_epsilon(run, DELTA)
+    assert hidden_epsilon(replace(run, permuted=True), DELTA) < worst
+    assert hidden_epsilon(replace(run, first_stop=1), DELTA) < worst
+
+
+@pytest.mark.parametrize("change", [{"first_stop": 50}, {"first_stop": 1, "step": None}])
+def test_a_public_order_without_a_known_worst_place_is_refused(change):
+    with pytest.raises(ValueError, match="permuted"):
+        replace(Hidden(0.6, 200, 1, 0.5, 1.0, 0.2, 0.35, 0.1, 200, permuted=False), **change)

@@ -17,7 +17,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.provenance import manifest, run_identity
 from dpfl.provenance import record as environment
 from dpfl.provenance.audit import files
-from dpfl.provenance.page_identity import is_page_current
+from dpfl.provenance.run_identity import is_page_current
 from dpfl.reporting.results import read_csv, write_csv
 
 
@@ -258,10 +258,10 @@ def test_a_page_is_finished_until_inputs_files_or_the_paper_change(project, monk
     csv.with_suffix(".html").unlink()
     assert is_page_current(csv, PAPER, runs)
     with monkeypatch.context() as patch:
-        patch.setattr("dpfl.provenance.page_identity.published_digest", lambda paper: "another")
+        patch.setattr("dpfl.provenance.run_identity.published_digest", lambda paper: "another")
         assert not is_page_current(csv, PAPER, runs)
         patch.undo()
-        patch.setattr("dpfl.provenance.page_identity.is_current", lambda source: False)
+        patch.setattr("dpfl.provenance.run_identity.is_current", lambda source: False)
         assert not is_page_current(csv, PAPER, runs)
     text = csv.read_text()
     csv.write_text(text + "more")

@@ -62,10 +62,6 @@ def _rate_cases(
     return ClaimEvidence(counted, beside=[*others, *quotients])
 
 
-# Evidence for the claims of lowy2021, a function a claim: here its two experiments and its noise, and in theory_claims
-# its theorems.
-
-
 def convex_rate(results: Results) -> ClaimEvidence:
     """Hold the risk against (4)."""
     return _rate_cases(results, "theory_rates", ("rates_convex",), "theorem")

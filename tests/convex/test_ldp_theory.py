@@ -270,8 +270,7 @@ def trained(folders: Folders, cells=CELLS, seeds=(0, 1, 5), progress=lambda done
     """Calibrate, write and read the noise as the pipeline does, and train."""
     job = TrainingJob("lowy2021", "ldp_theory", "toy", {**JOB, **changes}, tuple(cells), tuple(seeds))
     path = folders.arrays / "noise.csv"
-    with path.open("w") as stream:
-        write_csv(ldp_theory.calibrate(job, {}), stream)
+    write_csv(ldp_theory.calibrate(job, {}), path)
     return ldp_theory.train(job, folders, read_csv(path), None, progress)
 
 

@@ -147,9 +147,7 @@ def judged(tmp_path, monkeypatch):
 
 
 def rewrite(path, change):
-    data = change(read_csv(path))
-    with path.open("w") as stream:
-        write_csv(data, stream)
+    write_csv(change(read_csv(path)), path)
 
 
 def test_untouched_verdicts_have_no_findings(judged):

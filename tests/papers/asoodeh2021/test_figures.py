@@ -20,7 +20,6 @@ from dpfl.papers.asoodeh2021.figures import (
     PANELS,
     RUN_FIGURES,
     WHOLE_ROUNDS,
-    dimensions,
     draw_dimensions,
     draw_trust,
 )
@@ -126,10 +125,6 @@ def test_the_picture_names_the_exponents(results):
     assert "A run in which noise costs nothing at some d has no x." in fewer
     assert "3 runs a point on synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
     plt.close(figure)
-
-
-def test_without_runs_it_says_so(without_runs):
-    assert dimensions(without_runs).empty
 
 
 def test_every_way_has_a_name():

@@ -86,11 +86,6 @@ def test_a_stand_in_is_filed_under_the_data_that_it_stands_for(as_runs, rows_of_
     assert len(before) == len(rows) and before["local_accuracy_pct"].isna().all()
 
 
-def test_where_nothing_ran_there_are_columns_and_no_rows(tmp_path):
-    empty = runs_of(Results(tmp_path))
-    assert empty.empty and {"dataset", "ran_on", "stand_in", "seed", "batch_size", "sampling", "origin"} <= set(empty)
-
-
 def test_a_run_is_known_by_settings_cell_and_seed(rows_of_runs):
     rows = rows_of_runs("table == 2 and model == 'cnn_tanh'", [0, 1])
     again = pd.concat([rows, rows.assign(study="other"), rows.assign(batch_size=32)])
@@ -187,11 +182,6 @@ def test_stand_in_data_are_named_and_never_compared(as_runs, rows_of_runs, as_st
     ran = cells[cells["runs"] > 0]
     assert ran["stand_in"].all() and (ran["ran_on"] == "digits").all() and ran["difference_pct"].isna().all()
     assert ran["prediction_pct"].isna().all() and (ran["prediction"] == "").all() and ran["interval_pct"].notna().all()
-
-
-def test_without_any_run_every_cell_says_so(tmp_path):
-    cells = measured_cells(Results(tmp_path), 5)
-    assert len(cells) == 60 and (cells["runs"] == 0).all() and cells["accuracy_pct"].isna().all()
 
 
 def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_cases():

@@ -1,7 +1,6 @@
 """Rules of CONTRIBUTING that no linter knows: tests mirror the source, one name a class, docstrings."""
 
 import ast
-import re
 from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-QUESTION = re.compile(r"(What|Whether|How|Which|Where|Why)\b")
 TWICE = {"Gaussian", "Guarantee"}
 """Classes of dpfl.accounting.tradeoff, named before."""
 
@@ -154,11 +152,6 @@ def test_what_is_public_has_a_docstring(trees):
         if not ast.get_docstring(node)
     ]
     assert not public
-
-
-def test_docstrings_begin_with_no_question_word(trees):
-    documented = nodes(trees, ast.FunctionDef, ast.ClassDef, ast.Module)
-    assert not [(file, text) for file, node in documented if QUESTION.match(text := ast.get_docstring(node) or "")]
 
 
 def test_the_package_is_imported_by_names_alone(trees):

@@ -23,7 +23,7 @@ import numpy as np
 FILE = Path(__file__).parent / "claims.json"
 Claim = dict[str, Any]
 RUNS: dict[str, tuple[list[tuple[float, float, int]], float]] = {
-    "client of bhaskar2025": ([(1.0072, 1 / 94, 1880)], 1e-5),
+    "client of 6000 records": ([(1.0072, 1 / 94, 1880)], 1e-5),
     "little noise": ([(0.6, 0.01, 1000)], 1e-5),
     "small delta": ([(2.0, 0.1, 500)], 1e-9),
     "one step": ([(1.0, 0.01, 1)], 1e-5),
@@ -127,7 +127,7 @@ def dp_accounting() -> Iterator[Claim]:
         for accountant in (PLDAccountant(), RdpAccountant()):
             epsilon = accountant.compose(library.ComposedDpEvent(steps)).get_epsilon(delta)
             yield _poisson_claim(f"{made_by} {_kind(accountant)}: {run}", history, delta, epsilon)
-    noise, rate, count = RUNS["client of bhaskar2025"][0][0]
+    noise, rate, count = RUNS["client of 6000 records"][0][0]
     gaussian = library.GaussianDpEvent(noise)
     replaced = PLDAccountant(neighboring_relation=relation.REPLACE_ONE)
     replaced.compose(library.PoissonSampledDpEvent(rate, gaussian), count)

@@ -1,4 +1,4 @@
-"""Build the docs site with Sphinx: `make docs`; the reference pages are written anew at each build."""
+"""Build the docs site with Sphinx: `make docs`; each build writes the reference pages again."""
 
 import re
 import sys
@@ -62,11 +62,14 @@ def reference(app):
 
 
 def with_outputs(app, name, source):
-    """Run a notebook for the pages of the site: each cell with what it prints."""
-    if name.startswith("notebooks/") and app.builder.name == "html":
-        source[0] = executed(
-            source[0], name.removeprefix("notebooks/"), Path(__file__).parent / "reference" / "notebooks"
-        )
+    """Run a notebook for the pages of the site: each cell with what it prints. Other builders show plain code."""
+    if not name.startswith("notebooks/"):
+        return
+    if app.builder.name == "html":
+        place = Path(__file__).parent / "reference" / "notebooks"
+        source[0] = executed(source[0], name.removeprefix("notebooks/"), place)
+    else:
+        source[0] = source[0].replace("{code-cell} ", "")
 
 
 def setup(app):

@@ -15,6 +15,8 @@ COVERED = (
     "docs/howto/*.md",
     "docs/issues/*.md",
     "docs/notebooks/*.md",
+    "src/dpfl/data/*.yaml",
+    "src/dpfl/papers/*/*.yaml",
     "src/dpfl/schemas/*.yaml",
     "workflow/new_paper/*.yaml",
     "workflow/profiles/*.md",

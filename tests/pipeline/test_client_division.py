@@ -18,7 +18,7 @@ from dpfl.pipeline import client_division
 from dpfl.pipeline.client_division import clients_on, divided, shared
 
 SETTINGS = {"dataset": "digits", "client_share": 0.2, "batch_size": 16, "delta": 1e-5, "clip_norm": 1.0}
-SETTINGS |= {"learning_rate": 0.3, "momentum": 0.5, "sampling": "poisson", "initialisation": "common"}
+SETTINGS |= {"learning_rate": 0.3, "momentum": 0.5, "sampling": "poisson"}
 CELLS = (
     {"epsilon": 3.0, "local_epochs": 1, "rounds": 3, "clip": True},
     {"epsilon": math.inf, "local_epochs": 1, "rounds": 3, "clip": True},

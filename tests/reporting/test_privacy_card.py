@@ -10,7 +10,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.catalog import load
 from dpfl.reporting import tables
-from dpfl.reporting.privacy_card import card, statement_facts, table_card
+from dpfl.reporting.privacy_card import card, private_runs, statement_facts, table_card
 from dpfl.reporting.results import ORIGINS, Results, write_table
 from dpfl.reporting.tables import TableRecipe
 
@@ -62,20 +62,28 @@ def runs():
 
 
 def test_a_table_has_a_row_for_each_private_setting():
-    text = table_card(PAPER, TABLE, runs())
+    text = table_card(PAPER, TABLE, private_runs(runs()), ["A limit."])
     header, poisson, shuffled = rows_of(text)[-3:]
     verdicts = {"proven", "refuted", "unproven"}
     assert poisson[:2] == ["poisson", "3"] and shuffled[:2] == ["shuffled epochs", "3"]
     assert [row[header.index("the claim is")] for row in (poisson, shuffled)] == ["proven", "refuted"]
     assert {poisson[4], shuffled[4]} <= verdicts and poisson[header.index("steps")] == "50"
     facts = dict(row for row in rows_of(text) if len(row) == 2)
-    assert facts["Runs"] == "4 with noise, of 6" and facts["Model"] == "CNN + tanh"
+    assert facts["Runs"] == "4 with noise" and facts["Model"] == "CNN + tanh"
+    assert "\n- A limit.\n" in text
     assert "stand-in for MNIST" in facts["Data"] and load(PAPER).url in facts["Paper"]
+
+
+def test_a_note_of_some_runs_says_how_many_and_of_all_runs_does_not():
+    notes = ["divisor 63; one client's budget"] * 3 + ["divisor 63"]
+    text = table_card(PAPER, TABLE, private_runs(runs()).assign(privacy_note=notes))
+    assert "\n- Divisor 63.\n- 3 of 4 runs: one client's budget.\n" in text
+    assert text.index("Divisor 63") < text.index("noise multiplier")  # what limits the epsilons is above them
 
 
 @pytest.mark.parametrize("kept", [runs().iloc[4:], runs().drop(columns="epsilon"), pd.DataFrame()])
 def test_a_table_without_private_runs_has_none(kept):
-    assert table_card(PAPER, TABLE, kept) is None
+    assert private_runs(kept).empty
 
 
 def test_a_table_that_names_its_runs_is_written_with_its_card(tmp_path, monkeypatch):
@@ -85,6 +93,6 @@ def test_a_table_that_names_its_runs_is_written_with_its_card(tmp_path, monkeypa
     monkeypatch.setattr(tables, "recipe", lambda *_: TableRecipe(lambda results: named, tables.TableLayout))
     made = tables.make(PAPER, TABLE, results, tmp_path / "tables")
     assert made[-1].name == f"{PAPER}_{TABLE}.privacy.md"
-    assert rows_of(made[-1].read_text())[-1][0] == "poisson" and "2 with noise, of 3" in made[-1].read_text()
+    assert rows_of(made[-1].read_text())[-1][0] == "poisson" and "2 with noise" in made[-1].read_text()
     named[ORIGINS] = ["job:4", ""]
     assert tables.make(PAPER, TABLE, results, tmp_path / "tables") == made[:-1] and not made[-1].exists()

@@ -1,8 +1,8 @@
 """Privacy of DP-SGD: many steps of the Gaussian mechanism on Poisson samples.
 
 Three accountants: "pld" is `poisson_gaussian`, with certified rounding; "rdp" and "prv" are Opacus's. Report epsilon
-by "pld", the tightest; "rdp" gives the noise that Opacus users train with. Opacus loads torch, so it is imported only
-by the functions that ask for it.
+by "pld", the tightest; "prv" gives the noise that `make_private_with_epsilon` of Opacus trains with. Opacus loads
+torch, so it is imported only by the functions that ask for it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class ErratumKind(StrEnum):
 HEADINGS = {
     ErratumKind.WRONG: "Errata: wrong as published",
     ErratumKind.INCONSISTENT: "Errata: two places of the paper disagree",
-    ErratumKind.LOOSE: "Remarks: valid, but loose or not general",
+    ErratumKind.LOOSE: "Remarks: loose, approximate or not general",
     ErratumKind.UNCLEAR: "Remarks: unclear in our copy of the text, which may have lost a letter",
     ErratumKind.SCRIPT: "Remarks: about the authors' scripts and protocol, not about the paper",
     ErratumKind.UNSTATED: "Remarks: not stated in the paper",

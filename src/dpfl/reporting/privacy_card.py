@@ -27,10 +27,10 @@ _OBSERVERS = {
 
 
 def card(title: str, facts: Mapping[str, str], notes: Sequence[str], epsilons: pd.DataFrame | None = None) -> str:
-    """Return a card as Markdown: its title, a row a fact, a table of several epsilons, and notes."""
+    """Return a card as Markdown: its title, a row for each fact, notes, and below them a table of several epsilons."""
     parts = [f"**{title}**", _markdown(pd.DataFrame({"what": list(facts), "value": list(facts.values())}))]
-    parts += [] if epsilons is None else [_markdown(epsilons)]
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)]) + "\n"
+    parts += ["\n".join(f"- {note}" for note in notes)] + ([] if epsilons is None else [_markdown(epsilons)])
+    return "\n\n".join(parts) + "\n"
 
 
 def _markdown(body: pd.DataFrame) -> str:
@@ -70,16 +70,19 @@ _SETTING = [
 _PUBLIC = "Data and seeds are public: the epsilons are those of the method, and no record is protected by these runs."
 
 
-def table_card(paper: str, name: str, runs: pd.DataFrame) -> str | None:
-    """Return the card of a paper's table that was made of `runs`, rows of its run tables; None if none is private.
-
-    It has a row for each different private setting, with the epsilon that the paper claims for it.
-    """
+def private_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of a run table that claim an epsilon and have noise."""
     if "epsilon" not in runs:
-        return None
-    own = runs[(runs["epsilon"] < math.inf) & (runs["privacy_noise_multiplier"] > 0)]
-    if own.empty:
-        return None
+        return runs.iloc[:0]
+    return runs[(runs["epsilon"] < math.inf) & (runs["privacy_noise_multiplier"] > 0)]
+
+
+def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] = ()) -> str:
+    """Return the card of a paper's table that was made of `own`, private runs of its run tables.
+
+    It has a row for each different private setting, with the epsilon that the paper claims for it. `limits`: sentences
+    on what limits these epsilons.
+    """
     facts, settings = load(paper), own.drop_duplicates(_SETTING).sort_values(_SETTING, kind="stable")
     data = own[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
     rows = [
@@ -106,15 +109,25 @@ def table_card(paper: str, name: str, runs: pd.DataFrame) -> str | None:
         "Paper": f"{facts.authors}: {facts.title}. {facts.published}. {facts.url}",
         "Data": "; ".join(data_name(dataset, stand_in) for dataset, stand_in in data),
         "Model": ", ".join(dict.fromkeys(map(model_name, own["model"]))) if "model" in own else "-",
-        "Runs": f"{len(own)} with noise, of {len(runs)}",
+        "Runs": f"{len(own)} with noise",
         "Neighbouring data": "; ".join(
             f"{_words(each)}: {_RELATIONS[Neighbouring(each)]}" for each in sorted(set(own["privacy_neighbouring"]))
         ),
         "Adversary": "; ".join(_OBSERVERS[Observer(each)] for each in sorted(set(own["privacy_observer"]))),
         "Cite": f"the paper, and dpfl {__version__} for the epsilons that are proven and exceeded",
     }
-    notes = [*(f"Of some runs: {note}." for note in sorted(set(own["privacy_note"])) if note), _PUBLIC]
+    notes = [*_run_notes(own["privacy_note"]), *limits, _PUBLIC]
     return card(f"Privacy of {paper}, {name}", shown, notes, pd.DataFrame(rows))
+
+
+def _run_notes(notes: pd.Series) -> list[str]:
+    """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all."""
+    facts = notes.str.split("; ").explode()
+    counts = facts[facts != ""].value_counts(sort=False)
+    return [
+        f"{fact[0].upper()}{fact[1:]}." if runs == len(notes) else f"{runs} of {len(notes)} runs: {fact}."
+        for fact, runs in counts.items()
+    ]
 
 
 def _words(name: str) -> str:

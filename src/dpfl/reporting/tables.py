@@ -15,7 +15,7 @@ from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import write_atomically
 from dpfl.reporting import display_names
 from dpfl.reporting.display_names import model_name, with_greek_symbols
-from dpfl.reporting.privacy_card import table_card
+from dpfl.reporting.privacy_card import private_runs, table_card
 from dpfl.reporting.results import (
     ORIGIN,
     ORIGINS,
@@ -58,11 +58,13 @@ class TableRecipe:
     """Recipe of a table: `data` returns one tidy row per cell with every digit, `page` lays that out for a reader.
 
     `printed_runs` says how many runs a printed number of the table averages, 0 where it has none or does not say.
+    `privacy_notes` returns, from the rows, what limits the epsilons of the table's privacy card.
     """
 
     data: Callable[[Results], pd.DataFrame]
     page: Callable[[pd.DataFrame], TableLayout]
     printed_runs: int = 0
+    privacy_notes: Callable[[pd.DataFrame], list[str]] = lambda data: []
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
@@ -76,8 +78,9 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     write_table(data, csv)
     paths = [csv, *write_pages(paper, name, csv)]
     place = csv.with_suffix(".privacy.md")
-    if ORIGINS in data and (card := table_card(paper, name, _made_of(data, results.runs(paper)))):
-        write_atomically(place, card)
+    private = private_runs(_made_of(data, results.runs(paper))) if ORIGINS in data else pd.DataFrame()
+    if len(private):
+        write_atomically(place, table_card(paper, name, private, made.privacy_notes(data)))
         return [*paths, place]
     place.unlink(missing_ok=True)  # of runs that are no longer there
     return paths

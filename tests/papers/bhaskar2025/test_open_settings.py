@@ -140,11 +140,11 @@ def test_runs_of_published_cells_count_and_are_named(tried, rows_of_runs):
     cells = tried({BEST: 0.1, PAPER: 2.4}, extra=[published])
     assert cells.loc[cells["of_published"], "dataset"].unique().tolist() == ["fashion_mnist"]
     notes = open_page(cells).notes
-    wanted = "the published cells ran with (0.3, 0.5), fixed, the rules ship (0.1, 0.5), fixed: run them anew."
+    wanted = "the published cells ran with (0.3, 0.5), fixed, the rules ship (0.1, 0.5), fixed: run them again."
     assert any(wanted in note for note in notes)
     published["accuracy_pct"] -= 2.3
     again = tried({BEST: 0.1, PAPER: 2.4}, extra=[published.assign(learning_rate=0.1)])
-    assert not any("run them anew" in note for note in open_page(again).notes)
+    assert not any("run them again" in note for note in open_page(again).notes)
 
 
 @pytest.mark.parametrize(("gain", "order"), [(0.5, "shuffled"), (0.4, "fixed"), (-3.0, "fixed")])
@@ -177,7 +177,41 @@ def test_the_page_shows_numbers_brackets_and_decisions(tried):
     assert (best["Median distance"], best["Columns explained"], best["Remark"]) == ("1.00", "4 of 4", "smallest median")
     assert rows.loc["(0.3, 0.5), fixed", "CNN + ReLU, no privacy"] == "[-4.00], [-4.00], [-4.00]"
     assert page.notes[0].startswith("Fashion-MNIST: (0.1, 0.5), fixed has the smallest median distance, 1.00 points (")
-    assert page.notes[0].endswith("It is chosen.") and "MNIST: undecided" in page.notes[1]
+    assert page.notes[0].endswith("It is chosen. Each column is explained by some candidate.")
+    assert "MNIST: undecided" in page.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "text"),
+    [
+        (
+            {PAPER: 1.3, BEST: 1.0},
+            "nearer than (0.3, 0.5), fixed by 0.30 points, and the rule asks for 0.5. (0.3,",
+        ),
+        (
+            {PAPER: 8.0, BEST: 3.0},
+            "the rule asks for 3 columns, not 0. (0.3, 0.5), fixed is shipped. No candidate",
+        ),
+        ({PAPER: 3.3, BEST: 3.0}, "not 0; it is nearer than (0.3, 0.5), fixed by 0.30 points"),
+    ],
+)
+def test_why_the_best_is_not_chosen_is_said(tried, candidates, text):
+    note = open_page(tried(candidates)).notes[0]
+    assert "It is not chosen: " in note and text in note
+
+
+def test_a_pair_that_is_shipped_in_another_order_has_its_own_numbers(tried):
+    notes = open_page(tried({Candidate(0.1, 0.5, "shuffled"): 0.6, BEST: 1.0, PAPER: 8.0})).notes
+    assert any(
+        "with the order that is shipped, (0.1, 0.5), fixed has a median distance of 1.00 points and explains 4" in each
+        for each in notes
+    )
+
+
+def test_a_cell_whose_runs_lie_far_apart_shows_their_range(tried):
+    cells = tried({BEST: 1.0})
+    cells.loc[cells["accuracy_pct"].notna(), ["least_pct", "most_pct"]] = (10.0, 84.5)
+    assert "(runs: 10.0 to 84.5)" in open_page(cells).body.to_string()
 
 
 def test_stand_ins_count_for_nothing(tried):

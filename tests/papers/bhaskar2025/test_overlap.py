@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpfl.accounting import dpsgd
@@ -64,6 +65,15 @@ def test_the_mean_over_records_weighs_every_number(mnist):
     spent = np.array([overlap.spent(run, number) for number in range(draws.max() + 1)])
     # Deviation of the mean of 20000 draws: below 2.1/141 = 0.015; five of them.
     assert mnist.loc[25, "epsilon_mean"] == pytest.approx(spent[draws].mean(), abs=0.075)
+
+
+def test_a_card_has_what_a_record_of_two_clients_spends(mnist):
+    cell = {"dataset": "mnist", "clients": 10, "epsilon": 2.93, "runs": 3, "stand_in": False}
+    (note,) = overlap.record_notes(pd.DataFrame([cell, {**cell, "epsilon": math.inf}, {**cell, "epsilon": 1.2}]))
+    assert note.startswith("MNIST: ") and "34.9 % of the records are with none" in note and "26.4 % with two" in note
+    assert f"an ε of {math.ceil(100 * mnist.loc[10, 'epsilon_quarter']) / 100:.2f}, where 2.93 is published" in note
+    for change in ({"stand_in": True}, {"runs": 0}, {"clients": 25}, {"epsilon": math.inf}):
+        assert overlap.record_notes(pd.DataFrame([{**cell, **change}])) == []
 
 
 def test_the_page_has_the_client_and_the_record_side_by_side(mnist):

@@ -9,8 +9,8 @@ from scipy import stats
 
 from dpfl.papers.bhaskar2025 import published_cells as cells_module
 from dpfl.papers.bhaskar2025.published_cells import (
-    INSIDE,
-    OUTSIDE,
+    NOT_REPRODUCED,
+    REPRODUCED,
     UNDECIDED,
     distance_page,
     distance_summary,
@@ -122,14 +122,14 @@ def test_a_cell_has_mean_intervals_count_and_difference(as_runs, rows_of_runs):
     assert row["interval_pct"] == pytest.approx((high - low) / 2, rel=1e-12)
     assert row["difference_pct"] == pytest.approx(97.5 - 97.52)
     assert row["prediction_pct"] == pytest.approx(stats.t.ppf(0.975, 2) * 0.5 * math.sqrt(1 / 3 + 1 / 10))
-    assert row["prediction"] == INSIDE and (measured["prediction"] != "").sum() == 1
+    assert row["prediction"] == REPRODUCED and (measured["prediction"] != "").sum() == 1
 
 
 def test_a_single_run_has_no_prediction_and_a_value_far_off_is_outside(as_runs, rows_of_runs):
     single = measured_cells(as_runs(rows_of_runs(LINEAR, [0])), 2)
     assert (single["prediction"] == "").all() and single["prediction_pct"].isna().all()
     far = measured_cells(as_runs(rows_of_runs(LINEAR, range(5), offset_pct=3.0, noise_pct=0.1)), 2)
-    assert (far.query("runs > 0")["prediction"] == OUTSIDE).all()
+    assert (far.query("runs > 0")["prediction"] == NOT_REPRODUCED).all()
 
 
 def test_restricted_run_tables_fill_the_cells_they_have(as_runs, rows_of_runs):
@@ -190,8 +190,8 @@ def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_case
     ours, theirs = draw.normal(90, 0.2, (4000, 3)), draw.normal(90, 0.2, (4000, 10)).mean(1)
     half = prediction_half_width(pd.Series(ours.std(1, ddof=1)), pd.Series(np.full(4000, 3)))
     sides = predicted(pd.Series(ours.mean(1) - theirs), half)
-    assert abs((sides == INSIDE).mean() - 0.95) < 0.0125
-    assert ((sides == INSIDE) | (sides == OUTSIDE)).all()
+    assert abs((sides == REPRODUCED).mean() - 0.95) < 0.0125
+    assert ((sides == REPRODUCED) | (sides == NOT_REPRODUCED)).all()
 
 
 def test_a_single_printed_run_has_the_wider_interval(as_runs, rows_of_runs):
@@ -203,7 +203,7 @@ def test_a_single_printed_run_has_the_wider_interval(as_runs, rows_of_runs):
     assert row["prediction_single_pct"] == pytest.approx(quantile * sd * math.sqrt(0.1 + 1))
     runs["accuracy_pct"] += 0.6
     moved = cell(measured_cells(as_runs(runs), 2))
-    assert (moved["prediction"], moved["prediction_single"]) == (OUTSIDE, INSIDE)
+    assert (moved["prediction"], moved["prediction_single"]) == (NOT_REPRODUCED, REPRODUCED)
     assert "+0.53*" in TABLES["table_2"].page(measured_cells(as_runs(runs), 2)).body.to_string()
 
 
@@ -215,7 +215,7 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus(as_runs, rows_of_runs)
 
 def test_an_interval_that_takes_in_nearly_anything_decides_nothing_but_what_lies_outside():
     sides = predicted(pd.Series([-57.7, -57.7, 3.0]), pd.Series([124.7, 20.0, 9.9]))
-    assert list(sides) == [UNDECIDED, OUTSIDE, INSIDE]
+    assert list(sides) == [UNDECIDED, NOT_REPRODUCED, REPRODUCED]
 
 
 def test_constant_models_are_counted_and_stay_in_the_mean(as_runs, rows_of_runs):
@@ -257,7 +257,7 @@ def test_a_run_that_diverged_is_not_called_constant_as_well(as_runs, rows_of_run
 
 def test_cells_without_spread_forgive_only_the_rounding_of_the_print():
     sides = predicted(pd.Series([0.004, 0.006]), pd.Series([0.0, 0.0]))
-    assert list(sides) == [INSIDE, OUTSIDE] and cells_module.ROUNDING_PCT == 0.005
+    assert list(sides) == [REPRODUCED, NOT_REPRODUCED] and cells_module.ROUNDING_PCT == 0.005
 
 
 def test_the_lead_of_one_local_epoch_is_over_the_best_other_split_of_each_seed(as_runs, rows_of_runs):
@@ -291,9 +291,9 @@ def test_every_cell_is_counted_once_a_row_and_the_rows_add_up(as_runs, rows_of_r
     one = row(data, "fashion_mnist", "cnn_tanh")
     assert (one["compared"], one["judged"], one["seeds_most"]) == (10, 0, 1)
     assert one["median_distance_pct"] == one["largest_distance_pct"] == pytest.approx(4)
-    assert math.isnan(one["inside_ten"])
+    assert math.isnan(one["reproduced_as_ten"])
     shown = distance_page(data).body.iloc[5]
-    assert (shown["Cells compared"], shown["Distance, median"], shown["Inside, means of ten"]) == (
+    assert (shown["Cells compared"], shown["Distance, median"], shown["Reproduced, as means of ten"]) == (
         "10 of 23",
         "4.00",
         "–",
@@ -312,10 +312,10 @@ def test_distances_and_shares_are_those_of_the_tables(as_runs, rows_of_runs):
     assert found["compared"] == found["judged"] == 19
     assert found["largest_distance_pct"] == pytest.approx(distances[-1])
     assert found["median_distance_pct"] == pytest.approx(distances[9])
-    for name, share in (("prediction", "inside_ten"), ("prediction_single", "inside_single")):
-        inside = (cells[name] == "inside").sum() + (shared[name] == "inside")
-        assert found[share] == pytest.approx(inside / 19) and 0 < found[share] <= 1
-    assert found["inside_ten"] < found["inside_single"]
+    for name, share in (("prediction", "reproduced_as_ten"), ("prediction_single", "reproduced_as_single")):
+        reproduced = (cells[name] == "reproduced").sum() + (shared[name] == "reproduced")
+        assert found[share] == pytest.approx(reproduced / 19) and 0 < found[share] <= 1
+    assert found["reproduced_as_ten"] < found["reproduced_as_single"]
 
 
 def test_cells_with_runs_far_apart_are_counted(as_runs, rows_of_runs):

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.papers.bhaskar2025.published_cells import INSIDE
+from dpfl.papers.bhaskar2025.published_cells import REPRODUCED
 from dpfl.papers.bhaskar2025.tables import TABLES, last_column
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import html_page, latex, markdown
@@ -94,15 +94,16 @@ def test_a_page_counts_cells_by_runs_and_by_side(as_runs, rows_of_runs):
     single = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == 2.93 and local_epochs == 1", [0])
     results = as_runs(several, off, single)
     data, page = TABLES["table_2"].data(results), page_of("table_2", results)
-    inside = (data["prediction"] == INSIDE).sum()
+    inside = (data["prediction"] == REPRODUCED).sum()
     assert 0 < inside <= 12
     notes, text = " ".join(page.notes), page.body.to_string()
-    single_inside = (data["prediction_single"] == INSIDE).sum()
+    single_inside = (data["prediction_single"] == REPRODUCED).sum()
     assert inside <= single_inside < 18
     assert (
-        f"as means of 10 runs: inside {inside}, outside {18 - inside}; as single runs: inside {single_inside}" in notes
+        f"As means of 10 runs: {inside} reproduced, {18 - inside} not reproduced; "
+        f"as single runs: {single_inside} reproduced" in notes
     )
-    assert "0.9 would be outside by chance" in notes
+    assert "0.9 would not be reproduced, by chance" in notes
     assert "12 cells have 4 runs, 6 cells have 3 runs, 1 cell has 1 run" in notes
     assert text.count("*") == 18 - inside
     assert "1 cell has a single run and no such interval" in notes and "+0.00 " in text
@@ -128,7 +129,16 @@ def test_the_last_column_has_clients_average_and_print(as_runs, rows_of_runs):
     page = PAGE(cells.reset_index())
     assert "In 2 of 3 rows the average is more than 10 points less" in page.notes[1]
     assert "In 2 of them the clients alone are" in page.notes[1] and "and in 1 rows they are" in page.notes[1]
-    assert "In 1 the average is more accurate" in page.notes[1] and "3 published values lie inside" in page.notes[2]
+    assert "In 1 the average is more accurate" in page.notes[1] and "3 reproduced, 0 not" in page.notes[2]
+
+
+def test_a_last_column_whose_runs_lie_far_apart_shows_their_range(as_runs, rows_of_runs):
+    runs = [
+        rows_of_runs("table == 2 and model == 'scatter_cnn' and epsilon == 2.93", [seed], offset_pct=off)
+        for seed, off in ((0, 0), (1, 40))
+    ]
+    row = PAGE(last_column(as_runs(*runs))).body.iloc[0]
+    assert (row["(20, 1)"], row["Difference"], row["Published"]) == ("36.22 to 76.22", "–", "36.22")
 
 
 def test_values_above_and_below_the_print_are_counted(as_runs, rows_of_runs):

@@ -232,7 +232,7 @@ def attacks(*bounds: float) -> pd.DataFrame:
     """A row an attack on a statement of epsilon = 2, the last on batch normalisation."""
     rows = [
         {"scenario": name, "epsilon": 2.0, "seed": 0, "epsilon_lower_bound": bound, "claimed_epsilon": 2.0,
-         "known_bad": name == "bad"}
+         "known_bad": name == "bad", "positives": 1024, "delta": 1e-5, "confidence": 0.95}
         for name, bound in zip(("synchronous", "late_8", "bad"), bounds, strict=True)
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -248,6 +248,14 @@ def test_an_attack_above_the_statement_refutes_the_guarantee_and_the_control_cou
     assert judgement.verdict is verdict
     beside = [each.case for each in judgement.cases if each.status is Status.BESIDE]
     assert [case.estimate for case in beside] == [5.0] and "falsely" in beside[0].case
+
+
+def test_a_statement_that_the_trials_cannot_refute_does_not_count(judged, stored):
+    # The best of 1024 trials proves ln((1 - p) / p), p = 1 - 0.025^(1/1024), which is 5.62.
+    for stated, counted in ((5.6, 2), (5.7, 0)):
+        rows = attacks(0.9, 1.1, 5.0).assign(claimed_epsilon=stated)
+        judgement = judged("asynchronous_guarantee", stored("tables", "canaries", rows))
+        assert sum(each.status is not Status.BESIDE for each in judgement.cases) == counted
 
 
 @pytest.mark.parametrize(

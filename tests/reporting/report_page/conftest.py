@@ -17,9 +17,15 @@ CLAIMS = ("as stated", "weaker than stated", "refuted", "undecided", "not run")
 
 
 def table_2() -> pd.DataFrame:
-    """Table 2 as if two cells were run inside of their intervals, one outside, one wide, one alone, one on digits."""
+    """Table 2 as if two cells were reproduced, one not, one undecided, one run once, one on digits."""
     cells = measured_cells(Results(Path("nowhere")), 2)
-    states = [(10, 0.1, "inside"), (10, -0.4, "inside"), (3, 5.0, "outside"), (2, 9.0, "undecided"), (1, 0.7, "")]
+    states = [
+        (10, 0.1, "reproduced"),
+        (10, -0.4, "reproduced"),
+        (3, 5.0, "not reproduced"),
+        (2, 9.0, "undecided"),
+        (1, 0.7, ""),
+    ]
     texts = ["ran_on", "prediction", "prediction_single"]
     cells[texts] = cells[texts].astype(object)
     for row, (runs, difference, prediction) in enumerate(states):

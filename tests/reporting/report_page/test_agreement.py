@@ -57,7 +57,8 @@ def test_a_number_says_what_it_is_how_many_runs_are_printed_and_where_the_print_
 def test_each_state_is_recognised(numbers):
     states = [each.agreement for each in numbers[:7]]
     assert states == [
-        Agreement.INSIDE, Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE, Agreement.SINGLE, Agreement.STAND_IN,
+        Agreement.REPRODUCED, Agreement.REPRODUCED, Agreement.NOT_REPRODUCED, Agreement.UNDECIDED, Agreement.SINGLE,
+        Agreement.STAND_IN,
         Agreement.NOT_RUN,
     ]  # fmt: skip
 
@@ -92,21 +93,21 @@ def test_nothing_is_printed_where_the_table_was_not_run(changed, tmp_path):
     assert printed_numbers("bhaskar2025", "table_2", tmp_path / "absent.csv") == []
 
 
-def test_an_outside_mark_reaches_the_page_only_from_the_table(changed):
-    def all_inside(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(prediction="inside")
+def test_a_value_that_is_not_reproduced_reaches_the_page_only_from_the_table(changed):
+    def all_reproduced(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(prediction="reproduced")
 
-    folder = changed(TABLE, all_inside)
-    assert summary(printed_numbers("bhaskar2025", "table_2", folder / TABLE)).counts[Agreement.OUTSIDE] == 0
+    folder = changed(TABLE, all_reproduced)
+    assert summary(printed_numbers("bhaskar2025", "table_2", folder / TABLE)).counts[Agreement.NOT_REPRODUCED] == 0
 
 
 def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
     def with_single(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(prediction_single=table["prediction"].replace("outside", "inside"))
+        return table.assign(prediction_single=table["prediction"].replace("not reproduced", "reproduced"))
 
     folder = changed(TABLE, with_single)
     numbers = printed_numbers("bhaskar2025", "table_2", folder / TABLE)
-    assert [each.single for each in numbers[:5]] == [Agreement.INSIDE] * 3 + [Agreement.WIDE, Agreement.SINGLE]
+    assert [each.single for each in numbers[:5]] == [Agreement.REPRODUCED] * 3 + [Agreement.UNDECIDED, Agreement.SINGLE]
     said = "1 with one run. If the published values are single runs: 3 reproduced, 1 undecided. Median difference 0.7"
     assert said in summary(numbers).sentence()
 
@@ -166,7 +167,7 @@ def test_the_interval_shown_is_the_one_that_agreement_is_judged_by(numbers):
 def test_what_all_rows_share_is_said_once_with_what_the_interval_is(numbers):
     said = said_once(on_mnist(numbers))
     assert said.startswith("In every row: MNIST, 10 clients. Prediction: the mean of 10 new runs")
-    assert f'"{Agreement.INSIDE}" says' in said
+    assert f'"{Agreement.REPRODUCED}" says' in said
 
 
 def test_data_that_stand_in_for_those_of_the_print_are_named(numbers):

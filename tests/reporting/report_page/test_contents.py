@@ -165,7 +165,7 @@ def test_printed_numbers_stand_beside_ours_a_row_each(parts):
     table = named(parts, "table_2")
     first = dict(zip(table.grid.columns, table.grid.rows[2].cells, strict=True))
     assert (first["published"], first["difference, points"], first["agreement"]) == ("96.89", "+5.00", "not reproduced")
-    assert table.grid.rows[2].style == "a-outside" and table.grid.can_sort and table.grid.has_traces
+    assert table.grid.rows[2].style == "a-not-reproduced" and table.grid.can_sort and table.grid.has_traces
     assert "10 clients" in table.said_once
 
 

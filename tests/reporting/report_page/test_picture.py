@@ -16,8 +16,14 @@ def of(made):
 def test_printed_numbers_are_shown_where_some_are_comparable(made):
     numbers, known = of(made)
     picture = lead_picture(numbers, known)
-    assert [mark.style for mark in picture.marks] == ["inside", "inside", "outside", "wide", "single"]
-    assert [style for style, _ in picture.key] == ["inside", "outside", "single", "wide"]
+    assert [mark.style for mark in picture.marks] == [
+        "reproduced",
+        "reproduced",
+        "not-reproduced",
+        "undecided",
+        "single",
+    ]
+    assert [style for style, _ in picture.key] == ["reproduced", "not-reproduced", "single", "undecided"]
     assert "We ran 5 numbers, 4 of them several times. Of these 2 are reproduced:" in picture.caption
     assert "prediction interval of our runs. 1 interval is too wide to tell." in picture.caption
     assert picture.caption.endswith("Runs per point: 10 (2 points), 3 (1), 2 (1), 1 (1).")
@@ -28,7 +34,7 @@ def test_printed_numbers_are_shown_where_some_are_comparable(made):
 def test_the_key_names_no_shape_that_is_not_there_and_one_number_of_runs_is_said_alone(made):
     numbers, _ = of(made)
     picture = lead_picture(numbers[:2], [])
-    assert [style for style, _ in picture.key] == ["inside"] and picture.caption.endswith("Runs per point: 10.")
+    assert [style for style, _ in picture.key] == ["reproduced"] and picture.caption.endswith("Runs per point: 10.")
 
 
 def test_the_central_model_has_one_client(made):

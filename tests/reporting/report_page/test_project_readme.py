@@ -5,8 +5,10 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.grid import configuration
+from dpfl.reporting.display_names import model_name
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.project_readme import SCALE, updated
+from dpfl.reporting.results import read_csv
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,6 +36,9 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     assert numbers.startswith("5 of 72 re-run, median distance ") and numbers.endswith(" points")
     assert epsilons == "1 proven, 1 refuted, 1 unproven" and jobs == "0 of 25"
     assert "\n2 claims are refuted: [each with the cases that decide it](" in text
+    cells = read_csv(made[0] / "tables" / "bhaskar2025_table_2.csv").query("runs > 0 and not stand_in")
+    distance = cells["difference_pct"].abs().median()
+    assert f"in points, by model: {model_name(cells['model'].iloc[0])} {distance:.2g} (5 numbers)." in text
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]
     assert text.partition("<!-- end of results -->")[2] == README.partition("<!-- end of results -->")[2]

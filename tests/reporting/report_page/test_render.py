@@ -122,9 +122,10 @@ def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_do
 
 def test_shapes_alone_tell_the_marks_of_the_first_picture_apart(text):
     lead = text.partition('<figure class="lead">')[2].partition("</figure>")[0]
-    shapes = dict(re.findall(r'<g transform[^>]*>(<\w+ class="m-(?:\w+)"[^>]*)/><title>[^<]*, ([^<,]*)</title>', lead))
+    mark = r'<g transform[^>]*>(<\w+ class="m-[\w-]+"[^>]*)/><title>[^<]*, ([^<,]*)</title>'
+    shapes = dict(re.findall(mark, lead))
     drawn = {said: re.sub(r' class="[^"]*"', "", shape) for shape, said in shapes.items()}
-    filled = {said: "m-inside" in shape or "m-outside" in shape for shape, said in shapes.items()}
+    filled = {said: "m-reproduced" in shape or "m-not-reproduced" in shape for shape, said in shapes.items()}
     assert len(drawn) == 4 and len({(drawn[said], filled[said]) for said in drawn}) == 4
 
 

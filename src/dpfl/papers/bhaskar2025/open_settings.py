@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025.published_cells import (
+    BIMODAL_PCT,
     CELL,
     PUBLISHED,
     WIDE_PCT,
@@ -87,7 +88,8 @@ def open_cells(results: Results) -> pd.DataFrame:
 
     Columns: dataset, learning_rate, momentum, plain_batches, model, epsilon, local_epochs, rounds, ran_on, stand_in,
     runs (of the seeds that the rule counts, from 0 on), seeds (so many does it count), accuracy_pct (mean), sd_pct,
-    published_accuracy_pct, distance_pct (|ours - published|; nan where a seed is missing or on stand-in data),
+    least_pct, most_pct (of the runs), published_accuracy_pct,
+    distance_pct (|ours - published|; nan where a seed is missing or on stand-in data),
     tolerance_pct (up to which the cell is explained), of_published (whether the published cells of this data set and
     model ran with the candidate), origins. With privacy the order of plain batches changes nothing, so both orders
     have the same runs.
@@ -107,6 +109,8 @@ def open_cells(results: Results) -> pd.DataFrame:
             runs=("seed", "nunique"),
             accuracy_pct=("accuracy_pct", "mean"),
             sd_pct=("accuracy_pct", "std"),
+            least_pct=("accuracy_pct", "min"),
+            most_pct=("accuracy_pct", "max"),
             **{ORIGINS: (ORIGIN, " ".join)},
         )
     )
@@ -166,7 +170,8 @@ class RateDecision:
 
     missing: counted cells of any candidate that lack seeds; while there are some, the paper's candidate is shipped.
     best: the candidate with the smallest median distance; medians_pct: that of each candidate, explained: the columns
-    (model, epsilon) that each explains. chosen: whether the rule chooses the best; shipped: what it ships.
+    (model, epsilon) that each explains, of `columns`. chosen: whether the rule chooses the best; shipped: what it
+    ships.
     """
 
     missing: tuple[str, ...]
@@ -174,6 +179,7 @@ class RateDecision:
     medians_pct: Mapping[Candidate, float]
     explained: Mapping[Candidate, tuple[tuple[str, float], ...]]
     chosen: bool
+    columns: tuple[tuple[str, float], ...]
 
     @property
     def shipped(self) -> Candidate:
@@ -205,7 +211,7 @@ def decide_rate(cells: pd.DataFrame) -> RateDecision:
     best = min(known, key=medians.__getitem__, default=PAPER)
     gains = best == PAPER or _round(medians[PAPER] - medians[best]) >= LEAST_GAIN_PCT
     chosen = not missing and len(explained[best]) >= LEAST_COLUMNS and gains
-    return RateDecision(missing, best, medians, explained, chosen)
+    return RateDecision(missing, best, medians, explained, chosen, tuple(near.index))
 
 
 @dataclass(frozen=True)
@@ -286,6 +292,8 @@ def _off(cell: object) -> str:
     if math.isnan(cell.distance_pct):
         return "–"
     text = f"{cell.accuracy_pct - cell.published_accuracy_pct:+z.2f}"
+    if cell.most_pct - cell.least_pct > BIMODAL_PCT:
+        text = f"{text} (runs: {cell.least_pct:.1f} to {cell.most_pct:.1f})"
     return text if cell.distance_pct <= cell.tolerance_pct else f"[{text}]"
 
 
@@ -307,10 +315,16 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
         own = cells[(cells["dataset"] == dataset) & cells["of_published"]]
         ran = {Candidate(*row) for row in own[_SETTINGS].drop_duplicates().itertuples(index=False, name=None)}
         wanted = decision.shipped._replace(plain_batches=order.order)
+        if not decision.missing and wanted != decision.shipped:
+            notes.append(
+                f"{data_name(dataset)}: with the order that is shipped, {wanted} has a median distance of "
+                f"{decision.medians_pct[wanted]:.2f} points and explains {len(decision.explained[wanted])} of 4 "
+                "columns."
+            )
         if ran and ran != {wanted}:
             notes.append(
                 f"{data_name(dataset)}: the published cells ran with {' and '.join(sorted(map(str, ran)))}, the rules "
-                f"ship {wanted}: run them anew."
+                f"ship {wanted}: run them again."
             )
     tolerances = "; ".join(f"{data_name(name)} {counted.tolerance_pct:g}" for name, counted in COUNTED.items())
     notes.append(
@@ -339,9 +353,27 @@ def rate_verdict(dataset: str, decision: RateDecision) -> str:
         f"{name}: {best} has the smallest median distance, {decision.medians_pct[best]:.2f} points ({PAPER}: "
         f"{decision.medians_pct[PAPER]:.2f}), and explains {len(columns)} of 4 columns ({names})."
     )
+    return f"{text} {_choice(decision)} {_unexplained(decision)}"
+
+
+def _choice(decision: RateDecision) -> str:
+    """Return whether the best candidate is chosen, and why not."""
     if decision.chosen:
-        return f"{text} It is chosen."
-    return f"{text} It is not chosen: no candidate explains the columns well enough, and {PAPER} is shipped."
+        return "It is chosen."
+    reasons = []
+    if (columns := len(decision.explained[decision.best])) < LEAST_COLUMNS:
+        reasons.append(f"the rule asks for {LEAST_COLUMNS} columns, not {columns}")
+    gain = _round(decision.medians_pct[PAPER] - decision.medians_pct[decision.best])
+    if decision.best != PAPER and gain < LEAST_GAIN_PCT:
+        reasons.append(f"it is nearer than {PAPER} by {gain:.2f} points, and the rule asks for {LEAST_GAIN_PCT:g}")
+    return f"It is not chosen: {'; '.join(reasons)}. {PAPER} is shipped."
+
+
+def _unexplained(decision: RateDecision) -> str:
+    """Name the columns that no candidate explains."""
+    known = {column for columns in decision.explained.values() for column in columns}
+    missed = [f"{model_name(each[0])} {budget_name(each[1])}" for each in decision.columns if each not in known]
+    return f"No candidate explains {', '.join(missed)}." if missed else "Each column is explained by some candidate."
 
 
 def order_verdict(decision: OrderDecision) -> str:

@@ -160,6 +160,25 @@ def overlap_page(data: pd.DataFrame) -> TableLayout:
     return TableLayout(body, notes)
 
 
+def record_notes(cells: pd.DataFrame) -> list[str]:
+    """Return what a record spends that several of ten clients hold, for each data set whose private cells were run.
+
+    `cells` has columns dataset, clients, epsilon, runs and stand_in.
+    """
+    ran = cells[(cells["runs"] > 0) & ~cells["stand_in"].eq(True) & (cells["clients"] == 10)]
+    notes = []
+    for dataset, own in ran[np.isfinite(ran["epsilon"])].groupby("dataset", sort=False):
+        epsilon = float(own["epsilon"].max())
+        law = holders(10, load("bhaskar2025").settings["client_share"], datasets.load(str(dataset)).training_records)
+        several = at_most(spent(training(str(dataset), epsilon), 2), places=2)
+        notes.append(
+            f"{data_name(str(dataset))}: each of ten clients draws a tenth of the records. {100 * law.law[0]:.1f} % of "
+            f"the records are with none of them and {100 * (1 - law.law[0] - law.law[1]):.1f} % with two or more. A "
+            f"record with two clients spends an ε of {several}, where {epsilon:g} is published for one client."
+        )
+    return notes
+
+
 def _percent(shares: pd.Series) -> list[str]:
     """Return shares as per cents."""
     return [f"{100 * share:.1f} %" for share in shares]

@@ -30,8 +30,8 @@ CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
 PUBLISHED_RUNS = 10
 LEVEL = 0.95  # of every interval
 ROUNDING_PCT = 0.005  # published values have two decimals
-INSIDE, OUTSIDE, UNDECIDED = "inside", "outside", "undecided"
-WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value inside says nothing
+REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
+WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value in it says nothing
 CHANCE_PCT = 12.0  # accuracy that one answer to everything does not exceed: the largest of ten classes has 11.35 %
 BIMODAL_PCT = 20.0  # points between the least and the most accurate run of a cell, beyond which a mean says nothing
 PUBLISHED = ""
@@ -222,11 +222,11 @@ def prediction_half_width(sd: pd.Series, runs: pd.Series, printed_runs: int = PU
 
 
 def predicted(difference: pd.Series, prediction: pd.Series) -> pd.Series:
-    """Return where each published value is, "" where there is no prediction interval: "inside", "outside", or
-    "undecided" where it is in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
+    """Return whether each published value is "reproduced" or "not reproduced", "" without a prediction interval, or
+    "undecided" if it is in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
     known = prediction.notna() & difference.notna()
     inside = difference.abs() <= prediction + ROUNDING_PCT
-    where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (prediction > WIDE_PCT), UNDECIDED)
+    where = inside.map({True: REPRODUCED, False: NOT_REPRODUCED}).mask(inside & (prediction > WIDE_PCT), UNDECIDED)
     return where.where(known, "")
 
 
@@ -258,8 +258,8 @@ def distance_summary(results: Results) -> pd.DataFrame:
     count twice), compared (run on the published data), stand_in (run on stand-in data alone), seeds_least and
     seeds_most (of the cells compared), bimodal (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by
     their mean all the same), median_distance_pct and largest_distance_pct (|ours - published|, nan where nothing is
-    compared), judged (cells with a prediction interval), inside_ten and inside_single (shares of these whose published
-    value is inside, were it a mean of ten or a single run; one too wide to say counts as outside).
+    compared), judged (cells with a prediction interval), reproduced_as_ten and reproduced_as_single (shares of these
+    whose published value is reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced).
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
     rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]
@@ -283,8 +283,8 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
         "median_distance_pct": float(distance.median()),
         "largest_distance_pct": float(distance.max()),
         "judged": len(judged),
-        "inside_ten": float((judged["prediction"] == INSIDE).mean()),
-        "inside_single": float((judged["prediction_single"] == INSIDE).mean()),
+        "reproduced_as_ten": float((judged["prediction"] == REPRODUCED).mean()),
+        "reproduced_as_single": float((judged["prediction_single"] == REPRODUCED).mean()),
     }
 
 
@@ -301,15 +301,15 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
             "Distance, largest": numbers(data["largest_distance_pct"], "{:.2f}"),
             "Bimodal": data["bimodal"].map(str),
             "With an interval": data["judged"].map(str),
-            "Inside, means of ten": numbers(100 * data["inside_ten"], "{:.0f} %"),
-            "Inside, single runs": numbers(100 * data["inside_single"], "{:.0f} %"),
+            "Reproduced, as means of ten": numbers(100 * data["reproduced_as_ten"], "{:.0f} %"),
+            "Reproduced, as single runs": numbers(100 * data["reproduced_as_single"], "{:.0f} %"),
         }
     )
     notes = [
         "Distance: |ours - published| in points of accuracy; ours is the mean over the seeds. Bimodal: cells whose "
-        f"runs differ by more than {BIMODAL_PCT:g} points. Inside: among the cells with two seeds or more, the share "
-        f"whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and for "
-        "a single run. An interval that is too wide to tell counts as outside.",
+        f"runs differ by more than {BIMODAL_PCT:g} points. Reproduced: among the cells with two seeds or more, the "
+        f"share whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and "
+        "for a single run. A value in an interval that is too wide to tell counts as not reproduced.",
     ]
     if stand_in := int(data["stand_in"].iloc[-1]):
         notes.append(f"{stand_in} cells ran on stand-in data only and cannot be compared.")

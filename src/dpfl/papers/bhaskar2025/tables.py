@@ -10,13 +10,13 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025.central_model import central_cells, central_page
 from dpfl.papers.bhaskar2025.open_settings import open_cells, open_page
-from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page
+from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page, record_notes
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
     CHANCE_PCT,
-    INSIDE,
-    OUTSIDE,
+    NOT_REPRODUCED,
     PUBLISHED_RUNS,
+    REPRODUCED,
     UNDECIDED,
     WIDE_PCT,
     distance_page,
@@ -112,7 +112,7 @@ def _difference(cell: pd.Series) -> str:
         return "stand-in"
     if _is_bimodal(cell):
         return "–"
-    return f"{cell.difference_pct:+z.2f}{'*' if cell.prediction == OUTSIDE else ''}"
+    return f"{cell.difference_pct:+z.2f}{'*' if cell.prediction == NOT_REPRODUCED else ''}"
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:
@@ -154,25 +154,24 @@ def _run_counts(ran: pd.DataFrame) -> str:
 
 
 def _prediction_note(ran: pd.DataFrame) -> str:
-    """Count the published values inside and outside of their prediction intervals."""
+    """Count the published values that are reproduced and those that are not."""
     ten, single = (_sides(ran[name]) for name in ("prediction", "prediction_single"))
     note = (
-        f"Published values in our 95 % prediction intervals, as means of {PUBLISHED_RUNS} runs: {ten}; as single "
-        f"runs: {single}. Within half of the last published digit counts as inside. If our settings were the paper's, "
-        f"{0.05 * (ran['prediction'] != '').sum():.1f} would be outside by chance."
+        f"A published value is reproduced if it lies in the 95 % prediction interval of our runs, widened by half of "
+        f"its last digit. As means of {PUBLISHED_RUNS} runs: {ten}; as single runs: {single}. If our settings were the "
+        f"paper's, {0.05 * (ran['prediction'] != '').sum():.1f} would not be reproduced, by chance."
     )
     if UNDECIDED in set(ran["prediction"]) | set(ran["prediction_single"]):
-        note += f" Wide: inside an interval wider than ± {WIDE_PCT:g} points, which cannot tell."
+        note += f" Undecided: the interval is wider than ± {WIDE_PCT:g} points."
     if alone := int((ran["prediction"] == "").sum()):
         note += f" {alone} {'cell has' if alone == 1 else 'cells have'} a single run and no such interval."
     return note
 
 
 def _sides(where: pd.Series) -> str:
-    """Return how many published values lie on which side, as "inside 3, outside 1"."""
-    counts = {"inside": INSIDE, "outside": OUTSIDE, "wide": UNDECIDED}
-    found = {word: int((where == side).sum()) for word, side in counts.items()}
-    return ", ".join(f"{word} {count}" for word, count in found.items() if count or word != "wide")
+    """Return how many published values lie on which side, as "3 reproduced, 1 not reproduced"."""
+    found = {side: int((where == side).sum()) for side in (REPRODUCED, NOT_REPRODUCED, UNDECIDED)}
+    return ", ".join(f"{count} {side}" for side, count in found.items() if count or side != UNDECIDED)
 
 
 def _optimisers(ran: pd.DataFrame) -> list[str]:
@@ -213,7 +212,9 @@ def _holds(cell: pd.Series) -> str:
 
 
 _KEY = ["dataset", "model", "epsilon"]
-_AVERAGED = ["ran_on", "stand_in", "runs", "accuracy_pct", "interval_pct", "local_accuracy_pct"]
+_AVERAGED = [
+    "ran_on", "stand_in", "runs", "accuracy_pct", "interval_pct", "least_pct", "most_pct", "local_accuracy_pct",
+]  # fmt: skip
 _PRINT = ["published_accuracy_pct", "difference_pct", "prediction", ORIGINS]
 
 
@@ -221,6 +222,7 @@ def last_column(results: Results) -> pd.DataFrame:
     """Return a row for each model and budget of Tables 2 to 4 that ran at (20, 1).
 
     Columns: dataset, model, epsilon, ran_on, stand_in, runs, accuracy_pct and interval_pct (the average),
+    least_pct and most_pct (of the runs),
     local_accuracy_pct (the clients' own models just before, mean over clients; nan where it was not measured),
     many_rounds_pct (our accuracy at (1, 20), nan where not run), published_accuracy_pct, difference_pct, prediction,
     origins (of the runs at (20, 1)).
@@ -234,7 +236,7 @@ def last_column(results: Results) -> pd.DataFrame:
 
 def last_column_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the column out for a reader."""
-    intervals = ["" if math.isnan(half) else f" ± {half:.2f}" for half in cells["interval_pct"]]
+    bimodal = cells["most_pct"] - cells["least_pct"] > BIMODAL_PCT
     body = pd.DataFrame(
         {
             "Data": cells["ran_on"],
@@ -243,19 +245,27 @@ def last_column_page(cells: pd.DataFrame) -> TableLayout:
             "Runs": cells["runs"].map(str),
             "(1, 20)": numbers(cells["many_rounds_pct"], "{:.2f}"),
             "Clients alone": numbers(cells["local_accuracy_pct"], "{:.2f}"),
-            "(20, 1)": [f"{a:.2f}{s}" for a, s in zip(cells["accuracy_pct"], intervals, strict=True)],
+            "(20, 1)": [_average(cell) for _, cell in cells.iterrows()],
             "Published": numbers(cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True)), "{:.2f}"),
-            "Difference": numbers(cells["difference_pct"], "{:+.2f}"),
+            "Difference": numbers(cells["difference_pct"].mask(bimodal), "{:+.2f}"),
         }
     )
     return TableLayout(body, _last_column_notes(cells))
+
+
+def _average(cell: pd.Series) -> str:
+    """Return the mean of a cell's runs with its interval, or their range if they are far apart."""
+    if _is_bimodal(cell):
+        return f"{cell.least_pct:.2f} to {cell.most_pct:.2f}"
+    return f"{cell.accuracy_pct:.2f}" + ("" if math.isnan(cell.interval_pct) else f" ± {cell.interval_pct:.2f}")
 
 
 def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     """Say what the columns are, and count what they show."""
     notes = [
         "Accuracy in per cent. (20, 1): the average of the clients' models, the only one that is taken. Clients alone: "
-        "mean accuracy of the models that go into it. (1, 20): ours with twenty averages.",
+        "mean accuracy of the models that go into it. (1, 20): ours with twenty averages. A range: runs that differ by "
+        f"more than {BIMODAL_PCT:g} points, whose mean says nothing.",
     ]
     if cells.empty:
         return ["Nothing was run at this scale.", *notes]
@@ -272,11 +282,9 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     compared = cells[cells["difference_pct"].notna()]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
-        inside, outside, wide = ((compared["prediction"] == side).sum() for side in (INSIDE, OUTSIDE, UNDECIDED))
         notes.append(
             f"Ours is more than a point above the published value in {better} of {len(compared)} rows and more than a "
-            f"point below in {worse}. {inside} published values lie inside of their prediction interval, {outside} "
-            f"outside, and {wide} in one that is too wide to tell."
+            f"point below in {worse}. Published values: {_sides(compared['prediction'])}."
         )
     if cells["stand_in"].any():
         notes.append("Do not compare stand-in data with the published values.")
@@ -285,7 +293,7 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
 
 def _published_table(table: int, page: Callable[[pd.DataFrame], TableLayout]) -> TableRecipe:
     """Return the recipe of a published table."""
-    return TableRecipe(partial(measured_cells, table=table), page, PUBLISHED_RUNS)
+    return TableRecipe(partial(measured_cells, table=table), page, PUBLISHED_RUNS, record_notes)
 
 
 TABLES = {

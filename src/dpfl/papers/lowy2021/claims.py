@@ -360,16 +360,17 @@ def _price_share(row: pd.Series, case: str) -> Case:
 
 
 def price_shrinks(results: Results) -> ClaimEvidence:
-    """Compare the price at the smallest budget with that at the largest.
+    """Compare the price at the smallest budget with that at the largest, in the authors' protocol, which clips means.
 
-    The two prices are of the same trials, but their covariance is not in the table. They share the loss without
-    privacy, so that it is positive, and errors added up as if they were independent are cautious.
+    Beside it the same with every record clipped. The two prices are of the same trials, but their covariance is not
+    in the table. They share the loss without privacy, so that it is positive, and errors added up as if they were
+    independent are cautious.
     """
-    cases = []
+    counted, beside = [], []
     for (_, _, clients, noise, clipping), task in _prices(results).items():
         first, last = (_price_share(task.iloc[index], "") for index in (0, -1))
         low, high = task["epsilon"].iloc[[0, -1]]
-        cases.append(
+        (counted if clipping == "mean" else beside).append(
             Case(
                 f"N = {clients}, {noise_name(noise, clipping)}, ε = {low:g} to {high:g}",
                 first.estimate - last.estimate,
@@ -379,7 +380,7 @@ def price_shrinks(results: Results) -> ClaimEvidence:
                 stand_in=first.stand_in,
             )
         )
-    return ClaimEvidence(cases)
+    return ClaimEvidence(counted, beside=beside)
 
 
 def _price_vanishes(noise: str) -> Check:

@@ -59,11 +59,11 @@ _SCALES = {"pct": "%"}
 class Agreement(StrEnum):
     """Relation of one of our numbers to the printed one."""
 
-    INSIDE = "reproduced"
-    """The printed value is inside the prediction interval of ours."""
-    OUTSIDE = "not reproduced"
-    """The printed value is outside of it."""
-    WIDE = "undecided"
+    REPRODUCED = "reproduced"
+    """The published value lies in the prediction interval of our runs."""
+    NOT_REPRODUCED = "not reproduced"
+    """The published value lies outside of it."""
+    UNDECIDED = "undecided"
     """The interval is too wide to tell."""
     SINGLE = "one run"
     """A single run has no interval."""
@@ -71,9 +71,6 @@ class Agreement(StrEnum):
     """Run on other data: not comparable."""
     NOT_RUN = "not run"
     """Not run at this scale."""
-
-
-_BY_MARK = {"inside": Agreement.INSIDE, "outside": Agreement.OUTSIDE, "undecided": Agreement.WIDE}
 
 
 @dataclass(frozen=True)
@@ -109,9 +106,9 @@ def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
     """Return every printed number of a finished table, in the order of its CSV; none where the table was not run.
 
     The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
-    half-width of the prediction interval), runs, stand_in, ran_on and prediction ("inside", "outside", "undecided", or
-    "" without an interval), and maybe prediction_single (the same were the print a single run); the columns before the
-    printed one name the cell.
+    half-width of the prediction interval), runs, stand_in, ran_on and prediction ("reproduced", "not reproduced",
+    "undecided", or "" without an interval), and maybe prediction_single (the same if the published value is a single
+    run); the columns before the printed one name the cell.
     """
     if not is_printed(paper, table) or not csv.is_file():
         return []
@@ -151,7 +148,7 @@ def _agreement(row: pd.Series, prediction: str) -> Agreement:
         return Agreement.NOT_RUN
     if str(row["stand_in"]).lower() == "true":
         return Agreement.STAND_IN
-    return _BY_MARK.get(prediction, Agreement.SINGLE)
+    return Agreement(prediction) if prediction else Agreement.SINGLE
 
 
 def _text(value: object) -> str:
@@ -198,13 +195,13 @@ class Summary:
         )
 
 
-JUDGED = (Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE)
+JUDGED = (Agreement.REPRODUCED, Agreement.NOT_REPRODUCED, Agreement.UNDECIDED)
 """Relations that a prediction interval gives."""
 _COMPARED = (*JUDGED, Agreement.SINGLE)
 
 
 def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:
-    """Return the counts of some relations that are not 0, as "3 inside, 1 with one run"."""
+    """Return the counts of some relations that are not 0, as "3 reproduced, 1 with one run"."""
     said = {Agreement.SINGLE: "with one run"}
     return ", ".join(f"{counts[kind]} {said.get(kind, kind)}" for kind in kinds if counts[kind])
 
@@ -259,7 +256,7 @@ def printed_table(numbers: Sequence[PrintedNumber], conditions: Sequence[str]) -
                 *([readable_cell(each.data) or "–"] if has_data else []),
             ),
             where=where,
-            style=f"a-{each.agreement.name.lower()}",
+            style=f"a-{each.agreement.replace(' ', '-')}",
         )
         for each, where in zip(numbers, conditions, strict=True)
     ]
@@ -278,7 +275,7 @@ def said_once(numbers: Sequence[PrintedNumber]) -> str:
     if runs and any(each.prediction == each.prediction for each in numbers):
         said.append(
             f"Prediction: the mean of {runs} new runs lies within this distance of ours with 95 % probability, "
-            f'estimated from the scatter of our runs. If it is wide, "{Agreement.INSIDE}" says little.'
+            f'estimated from the scatter of our runs. If it is wide, "{Agreement.REPRODUCED}" says little.'
         )
     return " ".join(said)
 

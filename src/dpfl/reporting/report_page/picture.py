@@ -51,10 +51,10 @@ class Picture:
 
 
 _STYLES = {
-    Agreement.INSIDE: ("inside", str(Agreement.INSIDE)),
-    Agreement.OUTSIDE: ("outside", str(Agreement.OUTSIDE)),
+    Agreement.REPRODUCED: ("reproduced", str(Agreement.REPRODUCED)),
+    Agreement.NOT_REPRODUCED: ("not-reproduced", str(Agreement.NOT_REPRODUCED)),
     Agreement.SINGLE: ("single", "one run, so no interval"),
-    Agreement.WIDE: ("wide", "undecided: the interval is too wide"),
+    Agreement.UNDECIDED: ("undecided", "undecided: the interval is too wide"),
 }
 """Style of a mark, which has a shape of its own, and what it says."""
 
@@ -79,8 +79,8 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
         for each in shown
     ]
     judged = [each for each in shown if each.agreement in JUDGED]
-    inside = sum(each.agreement is Agreement.INSIDE for each in judged)
-    alone = sum(each.single is Agreement.INSIDE for each in judged)
+    inside = sum(each.agreement is Agreement.REPRODUCED for each in judged)
+    alone = sum(each.single is Agreement.REPRODUCED for each in judged)
     single = f" (or {alone}, if the published values are single runs)" if alone != inside else ""
     return Picture(
         title="Every published number that we ran, against ours",
@@ -113,7 +113,7 @@ def _runs_a_point(numbers: Iterable[PrintedNumber]) -> str:
 
 def _too_wide(judged: Iterable[PrintedNumber]) -> str:
     """Return how many intervals are too wide to tell, as a sentence; "" if none is."""
-    wide = sum(each.agreement is Agreement.WIDE for each in judged)
+    wide = sum(each.agreement is Agreement.UNDECIDED for each in judged)
     return f" {wide} {'interval is' if wide == 1 else 'intervals are'} too wide to tell." if wide else ""
 
 

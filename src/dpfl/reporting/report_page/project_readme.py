@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from statistics import median
 from typing import TYPE_CHECKING
 
 from dpfl.errors import InputError
+from dpfl.reporting.display_names import model_name
 from dpfl.reporting.report_page.epsilons import counts_in_words
 from dpfl.reporting.rules import Verdict
 
@@ -32,7 +35,7 @@ def updated(text: str, page: Page) -> str:
 
 
 def results_table(page: Page) -> str:
-    """Return the table of results, a row a paper, and a sentence on the claims that are refuted."""
+    """Return the table of results, a row for each paper, and sentences on refuted claims and on published numbers."""
     lines = [*_HEAD, *map(_row, page.papers)]
     refuted = sum(
         claim.verdict.word == Verdict.REFUTED and not claim.our_question
@@ -42,7 +45,26 @@ def results_table(page: Page) -> str:
     if refuted:
         verb = "claim is" if refuted == 1 else "claims are"
         lines += ["", f"{refuted} {verb} refuted: [each with the cases that decide it]({page.folder}/README.md)."]
+    lines += [text for view in page.papers if (text := _distances(view))]
     return "\n".join([*lines, ""])
+
+
+def _distances(view: PaperView) -> str:
+    """Return the distance of a paper's published numbers from ours for each model, the closest first; "" of none."""
+    comparable = [each for each in view.sections.numbers if not math.isnan(each.difference) and "model" in each.keys]
+    distances: dict[str, list[float]] = {}
+    for each in comparable:
+        distances.setdefault(each.keys["model"], []).append(abs(each.difference))
+    if not distances:
+        return ""
+    shown = [
+        f"{model_name(model)} {median(own):.2g} ({len(own)} numbers)"
+        for model, own in sorted(distances.items(), key=lambda item: median(item[1]))
+    ]
+    return (
+        f"Median distance of `{view.paper.key}` from its published numbers, in {comparable[0].unit}, by model: "
+        f"{', '.join(shown)}."
+    )
 
 
 def _row(view: PaperView) -> str:

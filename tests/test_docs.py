@@ -47,6 +47,7 @@ def _commands_and_rows() -> list:
             assert len(commands) == len(rows), f"{page}: {len(commands)} commands, {len(rows)} rows"
             for command, row in zip(commands, rows, strict=True):
                 found.append(pytest.param(command, dict(zip(header, row, strict=True)), id=" ".join(row[:2])))
+    assert len(found) >= 6
     return found
 
 
@@ -62,10 +63,6 @@ def test_pages_print_what_the_command_prints(command, row):
     assert ran.exit_code == int("refuted" in row["claimed"])
     assert words[words.index("--noise-multiplier") + 1] == row["noise_multiplier"]
     assert words[words.index("--sampler") + 1] == row["sampler"].lower().replace(" ", "_")
-
-
-def test_the_recipe_is_checked():
-    assert len(_commands_and_rows()) >= 6
 
 
 def _anchors(page: Path) -> set[str]:
@@ -187,42 +184,13 @@ def test_the_rows_hold(examples, module):
     assert list(examples.wrong(module, entries)) == []
 
 
-def test_a_missing_example_and_one_of_nothing_are_found_out(examples):
+def test_a_missing_example_and_a_wrong_result_are_found_out(examples):
     entries = examples.read(examples.EXAMPLES / "gaussian_dp.yaml")
     missing = {name: rows for name, rows in entries.items() if name != "mu"}
     assert list(examples.unfilled(gaussian_dp, missing)) == ["mu: has no example"]
-    assert list(examples.unfilled(gaussian_dp, entries | {"mu": []})) == ["mu: has no example"]
-    (extra,) = examples.unfilled(gaussian_dp, entries | {"sigma": [("sigma(1)", "1.0")]})
-    assert extra.startswith("sigma: ") and "no such public name" in extra
-
-
-def test_each_method_of_a_class_needs_a_call(examples):
-    module = importlib.import_module("dpfl.accounting.tradeoff.curves")
-    entries = examples.read(examples.EXAMPLES / examples.place(module))
-    fewer = [row for row in entries["Curve"] if ".inverse" not in row[0]]
-    assert list(examples.unfilled(module, entries | {"Curve": fewer})) == ["Curve.inverse: has no example"]
-
-
-@pytest.mark.parametrize(
-    ("call", "gives"),
-    [
-        ("delta(epsilon=1, mu=1)", "0.126947"),
-        ("delta(epsilon=1, mu=0)", "1e-12"),
-        ("epsilon(delta=0, mu=1)", "1e300"),
-        ("delta(epsilon=[1], mu=1)", "0.126937"),
-        ("delta(epsilon=-1, mu=1)", "0.0"),
-        ("delta(epsilon=-1, mu=1)", "ValueError: mu must be at least 0, got -1.0"),
-    ],
-)
-def test_a_wrong_result_is_found_out(examples, call, gives):
-    (problem,) = examples.wrong(gaussian_dp, {"delta": [(call, gives)]})
-    assert problem.startswith(call) and problem.endswith(f"not {gives}")
-
-
-@pytest.mark.parametrize("call", ["delta(1)", "unknown(1)", "np.log(np.array([0.0]))"])
-def test_an_error_or_a_warning_that_is_not_meant_stops_the_docs(examples, call):
-    with pytest.raises((TypeError, NameError, RuntimeWarning)):
-        list(examples.wrong(gaussian_dp, {"delta": [(call, "0.0")]}))
+    for call, gives in (("delta(epsilon=1, mu=1)", "0.126947"), ("delta(epsilon=1, mu=0)", "1e-12")):
+        (problem,) = examples.wrong(gaussian_dp, {"delta": [(call, gives)]})
+        assert problem.startswith(call) and problem.endswith(f"not {gives}")
 
 
 @pytest.mark.parametrize(
@@ -238,13 +206,6 @@ def test_an_error_or_a_warning_that_is_not_meant_stops_the_docs(examples, call):
 def test_results_are_written_to_six_digits(examples, value, text):
     assert examples.shown(value) == text
     assert examples.agree(text, text)
-
-
-def test_an_entry_that_stands_twice_is_refused(examples, tmp_path):
-    file = tmp_path / "gaussian_dp.yaml"
-    file.write_text("mu:\n  mu(0, 0): 0.0\nmu:\n  mu(0, 1): inf\n")
-    with pytest.raises(ValueError, match="mu stands twice"):
-        examples.read(file)
 
 
 def test_a_bar_in_a_call_does_not_end_its_cell(examples):

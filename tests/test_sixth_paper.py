@@ -35,11 +35,7 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("paper.yaml", "url:", "ulr:", "paper.yaml: unknown key ulr"),
         ("paper.yaml", "url: https://example.org", "", "paper.yaml: lacks url; it needs title"),
-        ("paper.yaml", "url:", "year: 2026\nurl:", "paper.yaml: unknown key year"),
-        ("paper.yaml", "url:", "url: [a]\nurl:", "key 'url' occurs twice"),
-        ("paper.yaml", "settings: {", "settings: {1.2: a, 1.20: b, ", "key 1.2 occurs twice"),
         ("paper.yaml", "published: tests", "published: 2026", "published is 2026; it must be a text"),
-        ("paper.yaml", "authors: Nobody", "authors: [Ada, Bo]", "authors is ['Ada', 'Bo']; it must be a text"),
         (
             "paper.yaml",
             "settings: {radius: 2.0, regularisation: 0.1}",
@@ -48,12 +44,9 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ),
         ("paper.yaml", "url:", "inferred: [radius]\nurl:", "inferred is ['radius']; it must be keys and values"),
         ("paper.yaml", "    caption: Mean", "    captoin: Mean", "unknown key tables.risk.captoin"),
-        ("paper.yaml", "    caption: Mean", "    across: true\n    caption: Mean", "unknown key tables.risk.across"),
         ("claims.yaml", "  pending:", "  waiting:", "claims.yaml: unknown key optimal.waiting"),
         ("claims.yaml", "  scope: for all\n", "", "claims.yaml: noise_costs lacks scope"),
-        ("claims.yaml", "optimal:", "noise_costs:", "key 'noise_costs' occurs twice"),
         ("claims.yaml", "  runs:", "  cases: []\n  runs:", "noise_costs.cases is []; it must be a list of at least 1"),
-        ("claims.yaml", "{study: [risk]}", "risk", "noise_costs.runs is 'risk'; it must be keys and values"),
         ("claims.yaml", "{study: [risk]}", "{study: risk}", "noise_costs.runs.study is 'risk'; it must be a list"),
         (
             "claims.yaml",
@@ -61,18 +54,13 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "our_question: maybe",
             "our_question is 'maybe'; it must be true or false",
         ),
-        ("paper.yaml", "url: ", "url: [", "paper.yaml is not YAML"),
-        ("grid.yaml", "demo:", "demmo:", "grid.yaml: unknown key demmo"),
         ("grid.yaml", "    cells:", "    cels:", "grid.yaml: unknown key demo.0.cels"),
         ("grid.yaml", "    sweep:", "    #", "grid.yaml, demo, entry 1 lacks sweep"),
         ("grid.yaml", "count: 2, ", "", "demo.0.seeds lacks count"),
-        ("grid.yaml", "count: 2", "count: two", "demo.0.seeds.count is 'two'; it must be an integer"),
         ("grid.yaml", "count: 2", "count: 2.0", "demo.0.seeds.count is 2.0; it must be an integer"),
         ("grid.yaml", "per_job: 2", "per_job: 0", "demo.0.seeds.per_job is 0; it must be at least 1"),
         ("grid.yaml", "{count: 2, per_job: 2}", "2", "demo.0.seeds is 2; it must be keys and values"),
         ("grid.yaml", "[10]", "10", "demo.0.sweep.batch_size is 10; it must be a list"),
-        ("grid.yaml", "[risk]", "risk", "demo.0.sweep.study is 'risk'; it must be a list"),
-        ("grid.yaml", "[200]", "200", "demo.0.cells.users is 200; it must be a list or a text"),
         ("grid.yaml", "[200]", "[]", "demo.0.cells.users is []; it must be a list of at least 1"),
         ("grid.yaml", "{noise_std: [0.0, 2.0], users: [200]}", "", "demo.0.cells is None; it must be keys and values"),
         ("grid.yaml", "[0.0, 2.0]", "[0.0, 2.0, 2.0]", "grid.yaml: cells name {'noise_std': 2.0, 'users': 200} twice"),
@@ -111,11 +99,8 @@ def test_a_paper_needs_neither_a_grid_nor_errata(papers):
             "claims.yaml: noise_costs.scope is 'always'; it must be one of",
         ),
         ("kind: difference", "kind: more", "kind is 'more'; it must be one of ['difference',"),
-        ("unit: of excess risk", "margin: -1", "margin is -1, not a number"),
-        ("unit: of excess risk", "margin: .nan", "margin is nan, not a number"),
         ("unit: of excess risk", "margin: wide", "margin is 'wide'; it must be a number"),
         ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
-        ("source: Section 4", "", "claims.yaml: noise_costs lacks source"),
     ],
 )
 def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right, wrong, named):
@@ -123,10 +108,4 @@ def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right,
     path.write_text(path.read_text().replace(right, wrong, 1))
     monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(__name__="c", noise_costs=print))
     with pytest.raises(InputError, match=re.escape(named)):
-        claims.evaluate(KEY, Results(tmp_path))
-
-
-def test_a_claim_needs_its_function(papers, monkeypatch, tmp_path):
-    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(__name__="c"))
-    with pytest.raises(InputError, match=r"noise_costs needs a function of this name in claims\.py"):
         claims.evaluate(KEY, Results(tmp_path))

@@ -33,13 +33,6 @@ def test_a_run_table_is_traced_by_its_rows(empty_project):
     assert [row["epsilon"] for row in json.loads(done.stdout)["rows"]] == ["2"]
 
 
-def test_a_crate_is_of_the_project_that_it_is_asked_for_in(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("Snakefile").touch()
-    done = CliRunner().invoke(app, ["crate", str(tmp_path / "other" / "results" / "paper")])
-    assert isinstance(done.exception, InputError) and "is not of a project here" in str(done.exception)
-
-
 def test_what_a_record_could_not_name_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")

@@ -6,10 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
 from dpfl.catalog import load
-from dpfl.cli import app, report_commands
+from dpfl.cli import report_commands
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration
@@ -121,12 +120,6 @@ def test_results_are_sealed_only_where_the_audit_finds_nothing(empty_project, mo
     assert report_commands._sealed(DEMO) == len(findings)
     assert (DEMO / "audit.txt").read_text() == capsys.readouterr().out == "first line\nlast line\n"
     assert sealed == ([] if findings else [DEMO])
-
-
-def test_without_results_there_is_nothing_to_report(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.yaml").write_text("scale: demo\n")
-    assert "nothing to report" in str(CliRunner().invoke(app, ["report"]).exception)
 
 
 @pytest.mark.parametrize(

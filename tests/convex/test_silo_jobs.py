@@ -354,10 +354,3 @@ def test_steps_that_all_diverge_are_a_row_and_no_crash():
     rows = trained(training_job(step_exponents={"minibatch": [30, 40, 2], "local": [30, 40, 2]}))
     assert set(rows["status"]) == {"diverged"} and rows["test_loss"].isna().all()
     assert (rows["diverged_share"] == 1.0).all()
-
-
-def test_a_calibration_of_another_job_is_refused():
-    job = training_job()
-    calibration = silo_jobs.calibrate_plan(toy(job).plan, job.cells, "").iloc[1:]
-    with pytest.raises(InputError, match=r"the calibration has \d rows for \d cells"):
-        silo_jobs.train_plan(toy(job), job, DESCRIPTION, calibration, lambda done, total: None)

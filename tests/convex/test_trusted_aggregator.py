@@ -234,13 +234,6 @@ def test_more_users_than_records_are_refused(digits):
         trained(digits, cells=CELLS[:1], model="cnn_relu")
 
 
-def test_a_calibration_of_other_cells_is_refused(digits):
-    job = TrainingJob("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS, CELLS, (0,))
-    short = trusted_aggregator.calibrate(job, load_description(digits.arrays)).iloc[:3]
-    with pytest.raises(InputError, match="3 rows for 6 cells"):
-        trusted_aggregator.train(job, digits, short, None, lambda done, total: None)
-
-
 def test_drawn_records_are_a_task_of_any_dimension(tmp_path):
     build_arrays("synthetic", tmp_path / "arrays" / "synthetic")
     own = Folders.of(tmp_path, "synthetic")

@@ -108,16 +108,6 @@ def test_a_model_that_is_not_finite_gets_no_clipped_gradient():
     assert sums.isfinite().all() and (sums[0, 1] != 0).any()
 
 
-def test_a_stack_gives_every_model_what_it_gets_alone():
-    module, weights, x, y = _problem(MODULES["convolution"])
-    stacked = StackedGradients(gradient_rule(module, cross_entropy, x[0, 0]), x[0, 0], 1e9)
-    batch, clip_norms = (x, y, torch.ones(x.shape[:2], dtype=torch.float64)), torch.tensor([1.0, 0.5, float("inf")])
-    sums = stacked(weights, batch, clip_norms)
-    for variant in range(3):
-        alone = stacked(weights[:, variant : variant + 1], batch, clip_norms[variant : variant + 1])
-        torch.testing.assert_close(alone[:, 0], sums[:, variant], rtol=0, atol=1e-13)
-
-
 def test_no_records_give_zero():
     module, weights, x, y = _problem(MODULES["dense"])
     stacked = StackedGradients(PerRecordGradients(module, cross_entropy), x[0, 0], 1e9)
@@ -568,19 +558,6 @@ def test_clipped_sums_are_opacus_own(code_model):
         torch.testing.assert_close(ours, _clipped(gradients, clip_norm), rtol=0, atol=1e-12)
 
 
-def test_models_in_a_stack_get_what_they_get_alone_and_record_by_record(code_model):
-    rule, weights, batch = _code_problem(code_model, 3)
-    weights = weights + 0.05 * torch.randn(weights.shape, dtype=torch.float64)
-    clip_norms = torch.tensor(CLIP_NORMS[:3], dtype=torch.float64)
-    together = rule.clipped_sums(weights, batch, clip_norms)
-    slow = PerRecordGradients(code_model.ours, cross_entropy).clipped_sums(weights, batch, clip_norms)
-    torch.testing.assert_close(together, slow, rtol=0, atol=1e-11)
-    for model in range(3):
-        one = slice(model, model + 1)
-        alone = rule.clipped_sums(weights[one], batch, clip_norms[one])[0]
-        torch.testing.assert_close(alone, together[model], rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("precision", [None, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_a_model_has_the_same_bits_alone_and_in_any_stack(code_model, precision):
     if not _keeps_precision():
@@ -620,16 +597,6 @@ def test_a_record_alone_has_the_norm_that_clips_it(code_model):
         found = rule.clipped_sums(weights, alone, clip_norm[None]).norm()
         assert float(found) == pytest.approx(float(min(clip_norm, plain)), rel=1e-11)
         assert found <= clip_norm
-
-
-def test_absent_records_add_nothing(code_model):
-    rule, weights, batch = _code_problem(code_model, 2)
-    clip_norms = torch.tensor([0.5, float("inf")], dtype=torch.float64)
-    batch[2][-2:] = 0
-    fewer = tuple(part[:-2] for part in batch)
-    torch.testing.assert_close(
-        rule.clipped_sums(weights, batch, clip_norms), rule.clipped_sums(weights, fewer, clip_norms), rtol=0, atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("code_model", [("cnn", "grey"), ("tanh", "colour")], indirect=True, ids="_".join)

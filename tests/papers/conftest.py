@@ -16,17 +16,14 @@ from dpfl.data.loading import load_description
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.reporting.claims import check_of, rule_of
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import Results, write_csv, write_table
 from dpfl.reporting.rules import Case, ClaimEvidence, Judgement, Verdict, judge
 
 KINDS = ("tables", "figures")
 
 
 def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) -> None:
-    path = results.folder / kind / f"{key}_{name}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
-        write_csv(data, stream)
+    write_table(data, results.folder / kind / f"{key}_{name}.csv")
 
 
 def recipes(key: str) -> list[tuple[str, str]]:
@@ -87,6 +84,19 @@ def verdict(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
     return give
 
 
+@pytest.fixture
+def as_runs(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Results]:
+    """Return a function that stores run tables, each as a job of its own, as the paper's only results."""
+
+    def store(*tables: pd.DataFrame) -> Results:
+        paths = tuple(tmp_path / f"job_{number}.csv" for number in range(len(tables)))
+        for path, table in zip(paths, tables, strict=True):
+            write_csv(table, path)
+        return Results(tmp_path, {request.path.parent.name: paths})
+
+    return store
+
+
 @pytest.fixture(scope="session")
 def computed() -> Callable[[str, str, str], pd.DataFrame | None]:
     """Return `without_results`, for what every test of a process may share."""
@@ -126,8 +136,8 @@ def trained(
             small, folders = replace(job, cells=tuple(filter(kept, job.cells))), Folders.of(folder, job.dataset)
             algorithm = experiments.load(small.experiment)
             calibration = algorithm.calibrate(small, load_description(folders.arrays))
-            with (folder / "runs" / f"{small.name}.csv").open("w") as stream:
-                write_csv(algorithm.train(small, folders, calibration, None, lambda done, total: None), stream)
+            runs = algorithm.train(small, folders, calibration, None, lambda done, total: None)
+            write_csv(runs, folder / "runs" / f"{small.name}.csv")
         write_all(results(folder, key), key)
 
     def train(key: str, kept: Callable[[dict], bool]) -> Results:

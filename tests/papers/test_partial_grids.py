@@ -43,8 +43,7 @@ def part_of(shipped: Path, folder: Path, config: dict, axis: str, others: set) -
         if source.is_file():
             runs = read_csv(source)
             written.append(folder / f"{job.name}.csv")
-            with written[-1].open("w") as stream:
-                write_csv(runs[~runs[axis].isin(others)] if axis in job.cells[0] and axis in runs else runs, stream)
+            write_csv(runs[~runs[axis].isin(others)] if axis in job.cells[0] and axis in runs else runs, written[-1])
     return Results(folder / "paper", {key: tuple(written)})
 
 
@@ -55,8 +54,7 @@ def make(results: Results, key: str, kind: str, name: str, data: pd.DataFrame | 
     if kind == "tables" and data is None:
         tables.make(key, name, results, csv.parent)
         return
-    with csv.open("w") as stream:
-        write_csv(compute_or_placeholder(recipe(key, kind, name).data, results) if data is None else data, stream)
+    write_csv(compute_or_placeholder(recipe(key, kind, name).data, results) if data is None else data, csv)
     if data is None:
         figures.write_pictures(key, name, csv, (".png",))
 

@@ -26,7 +26,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
 
     Without `anew` pages that are finished are left as they are.
     """
-    from dpfl.provenance.page_identity import is_page_current
+    from dpfl.provenance.run_identity import is_page_current
     from dpfl.reporting import figures, tables
     from dpfl.reporting.results import Results
 
@@ -55,7 +55,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
 
 def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
     """Write the verdicts on a paper's claims with their record; return their CSV file, none where it was finished."""
-    from dpfl.provenance.page_identity import is_page_current
+    from dpfl.provenance.run_identity import is_page_current
     from dpfl.reporting.claims import evaluate, files, write
     from dpfl.reporting.results import Results
 
@@ -126,7 +126,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     require_no_linked_folder(folder)
     with only_run(what="dpfl pages"):
         remove_damaged_pages(folder)
-        # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
+        # A process for each paper: a stage reads the records of a folder once (StageRecorder), and they change here.
         spawned = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
             made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))

@@ -2,8 +2,8 @@
 
 A run table is finished where its record names the job, the data, the training code, the noise and versions that count
 as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files, Snakemake's
-own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan, dry run, run
-and status all ask here.
+own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. A page is finished
+where it was made from today's inputs, by today's code and paper.yaml. Plan, dry run, run and status all ask here.
 """
 
 from __future__ import annotations
@@ -22,22 +22,15 @@ from dpfl.catalog import dataset_entries
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.experiments import module_name
-from dpfl.files import has_bytes, is_regular, record_path
+from dpfl.files import file_sha256, has_bytes, is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
-from dpfl.provenance.record import gives_these_numbers, read_record
-from dpfl.provenance.source_digest import source_digest
+from dpfl.provenance.record import gives_these_numbers, published_digest, read_record
+from dpfl.provenance.source_digest import is_current, source_digest
 from dpfl.provenance.trace import NOISE, same_noise, value_of
 from dpfl.reporting.results import read_csv
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
-
-# Decide which stages are finished: by what their records say they were made from, wherever the files come from.
-#
-# A run table is finished where its record names the job, the data, the training code, the noise and versions that
-# count as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files,
-# Snakemake's own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan,
-# dry run, run and status all ask here.
 
 _DECIDES_NO_NUMBER = ("title", "licence", "licence_url", "mirror_folder", "files")
 
@@ -173,6 +166,27 @@ def _is_as_recorded(table: Path) -> bool:
     """Return whether a table has the bytes that its record, which is readable, states."""
     written = {Path(each["path"]).name: each for each in read_record(record_path(table))["outputs"]}
     return table.name in written and has_bytes(table, written[table.name])
+
+
+def is_page_current(csv: Path, paper: str, inputs: Iterable[Path]) -> bool:
+    """Return whether the record of a page's CSV states these inputs, code and paper as they are, and its files are so.
+
+    Derived pages (`DERIVED`) may be absent: they are made from the rest.
+    """
+    from dpfl.reporting.pages import DERIVED  # with matplotlib, which a plan does without
+
+    try:
+        record = read_record(record_path(csv))
+    except InputError:
+        return False
+    stated = {each["path"]: each["sha256"] for each in record["inputs"]}
+    source, outputs = record["source"], [(Path(each["path"]), each) for each in record["outputs"]]
+    return (
+        source.get("published") == published_digest(paper)
+        and stated == {os.path.relpath(path): file_sha256(path) for path in inputs}
+        and is_current(source)
+        and all(has_bytes(csv.with_name(path.name), each) for path, each in outputs if path.suffix not in DERIVED)
+    )
 
 
 def _states(table: Path, identity: Mapping[str, str]) -> bool:

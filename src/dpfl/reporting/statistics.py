@@ -63,6 +63,3 @@ def holm(p_values: Iterable[float], to_come: int = 0) -> np.ndarray:
     steps = np.arange(len(order), 0, -1) + to_come
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
     return adjusted
-
-
-"""Digits of a number that count: those beyond are the rounding of a float, and move no bound by a last digit."""

@@ -13,12 +13,6 @@ def kept(cell: dict) -> bool:
 
 
 @pytest.fixture(scope="session")
-def ran(trained: Callable[..., Results]) -> Results:
+def results(trained: Callable[..., Results]) -> Results:
     """Every table and figure's data of the paper, from runs on the stand-in."""
     return trained("asoodeh2020", kept)
-
-
-@pytest.fixture
-def results(ran: Results) -> Results:
-    """Every table and figure's data of the paper, from runs."""
-    return ran

@@ -18,18 +18,12 @@ def kept(cell: dict) -> bool:
 
 
 @pytest.fixture(scope="session")
-def ran(trained: Callable[..., Results]) -> Results:
+def results(trained: Callable[..., Results]) -> Results:
     """Every table and figure's data of the paper, from runs on the stand-in."""
     return trained("asoodeh2021", kept)
 
 
 @pytest.fixture
-def results(ran: Results) -> Results:
-    """Every table and figure's data of the paper, from runs."""
-    return ran
-
-
-@pytest.fixture
-def run_table(ran: Results) -> Path:
+def run_table(results: Results) -> Path:
     """One of the run tables."""
-    return ran.run_tables["asoodeh2021"][0]
+    return results.run_tables["asoodeh2021"][0]

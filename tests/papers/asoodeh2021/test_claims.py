@@ -140,8 +140,8 @@ def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, sim
 
     changed = doctored("figures", "dimension", risks)
     errata = changed.table(KEY, "errata")
-    with (changed.folder / "tables" / f"{KEY}_errata.csv").open("w") as stream:
-        write_csv(errata.assign(independent=simulation * errata["printed"], interval=0.01 * errata["printed"]), stream)
+    errata = errata.assign(independent=simulation * errata["printed"], interval=0.01 * errata["printed"])
+    write_csv(errata, changed.folder / "tables" / f"{KEY}_errata.csv")
     judgement = judged("price_bound", changed)
     assert judgement.count(Status.FAILS) == fails
     assert judgement.verdict is (Verdict.REFUTED if fails else Verdict.AS_STATED)

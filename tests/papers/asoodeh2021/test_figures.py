@@ -20,12 +20,11 @@ from dpfl.papers.asoodeh2021.figures import (
     PANELS,
     RUN_FIGURES,
     WHOLE_ROUNDS,
-    dimensions,
     draw_dimensions,
     draw_trust,
 )
 from dpfl.reporting import style
-from dpfl.reporting.results import Results, read_csv, write_csv
+from dpfl.reporting.results import read_csv
 
 KEY = "asoodeh2021"
 
@@ -128,10 +127,6 @@ def test_the_picture_names_the_exponents(results):
     plt.close(figure)
 
 
-def test_without_runs_it_says_so(without_runs):
-    assert dimensions(without_runs).empty
-
-
 def test_every_way_has_a_name():
     assert set(NAMES) == set(TRUST_MODEL) == set(TrustAlgorithm)
 
@@ -228,8 +223,8 @@ def test_a_study_that_was_not_run_leaves_its_panels_to_the_other(results, left, 
     plt.close(figure)
 
 
-def made_up(tmp_path, power_users=-1.0, power_sigma=2.0, seeds=6) -> Results:
-    """Run tables whose excess risk is a known power law, with a factor a seed that no exponent sees."""
+def made_up(power_users=-1.0, power_sigma=2.0, seeds=6) -> pd.DataFrame:
+    """A run table whose excess risk is a known power law, with a factor a seed that no exponent sees."""
     rows = []
     for seed in range(seeds):
         for users in (1000, 2000, 4000):
@@ -238,33 +233,26 @@ def made_up(tmp_path, power_users=-1.0, power_sigma=2.0, seeds=6) -> Results:
                 task = {"dataset": "mnist", "stand_in_for": "", "batch_size": 10, "study": "price", "seed": seed}
                 theory = {"regularisation": 0.1, "dimension": 50, "idle_excess_risk": 0.5, "excess_bound": 9.0}
                 rows.append({**task, **theory, "users": users, "noise_std": sigma, "excess_risk": 0.01 + share})
-    path = tmp_path / "runs.csv"
-    with path.open("w") as stream:
-        write_csv(pd.DataFrame(rows), stream)
-    return Results(tmp_path, {KEY: (path,)})
+    return pd.DataFrame(rows)
 
 
 @pytest.mark.parametrize(("users", "sigma"), [(-1.0, 2.0), (-0.5, 1.0)])
-def test_slopes_are_the_exponents_of_the_noise_alone(tmp_path, users, sigma):
-    table = figures.slopes(made_up(tmp_path, users, sigma))
+def test_slopes_are_the_exponents_of_the_noise_alone(as_runs, users, sigma):
+    table = figures.slopes(as_runs(made_up(users, sigma)))
     fitted = table.groupby("against")["slope"].agg(["min", "max"])
     np.testing.assert_allclose(fitted.loc["users"], users, atol=1e-9)
     np.testing.assert_allclose(fitted.loc["sigma^2"], sigma / 2, atol=1e-9)
     assert (table["interval"] < 1e-9).all() and (table["runs"] == 6).all() and (table["points"] == 3).all()
 
 
-def test_points_that_the_ball_holds_are_not_fitted(tmp_path):
-    results = made_up(tmp_path)
-    table = read_csv(results.run_tables[KEY][0])
-    with results.run_tables[KEY][0].open("w") as stream:
-        write_csv(table.assign(idle_excess_risk=0.07), stream)
-    kept = figures.slopes(results)
+def test_points_that_the_ball_holds_are_not_fitted(as_runs):
+    kept = figures.slopes(as_runs(made_up().assign(idle_excess_risk=0.07)))
     assert len(kept) == 3
     assert set(kept[kept["against"] == "users"]["fixed"]) == {"sigma = 0.1", "sigma = 0.2"}
 
 
 @pytest.mark.parametrize(("study", "power"), [("example", -0.5), ("convex", -0.5), ("convex", -1.0)])
-def test_rates_are_the_exponents_of_the_whole_risk_and_the_examples_is_over_the_logarithm(tmp_path, study, power):
+def test_rates_are_the_exponents_of_the_whole_risk_and_the_examples_is_over_the_logarithm(as_runs, study, power):
     rows = []
     for seed in range(4):
         for users in (1000, 4000, 16000):
@@ -272,10 +260,7 @@ def test_rates_are_the_exponents_of_the_whole_risk_and_the_examples_is_over_the_
             noise = {"noise_std": users**0.25 if study == "example" else 0.5, "rounds": users, "excess_risk": risk}
             task = {"dataset": "synthetic", "stand_in_for": "", "batch_size": 1, "study": study, "seed": seed}
             rows.append({**task, **noise, "users": users})
-    path = tmp_path / "runs.csv"
-    with path.open("w") as stream:
-        write_csv(pd.DataFrame(rows), stream)
-    [row] = figures.slopes(Results(tmp_path, {KEY: (path,)})).to_dict("records")
+    [row] = figures.slopes(as_runs(pd.DataFrame(rows))).to_dict("records")
     assert row["slope"] == pytest.approx(power, abs=1e-9) and (row["study"], row["expected"]) == (study, -0.5)
     assert (row["points"], row["runs"]) == (3, 4) and ("ln T" in row["fixed"]) == (study == "example")
 

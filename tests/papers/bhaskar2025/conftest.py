@@ -1,7 +1,6 @@
 """Run tables that look as if the print had been measured, for this paper's tables, figures and claims."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pandas as pd
 import pytest
 
 from dpfl.papers.bhaskar2025.published_cells import published_cells
-from dpfl.reporting.results import Results, write_csv
 
 READING = {
     "network": "authors", "pixels": "authors", "feature_norm": "learnt", "client_records": "independent",
@@ -43,21 +41,6 @@ def run_rows(
 def on_stand_in(runs: pd.DataFrame, name: str = "digits") -> pd.DataFrame:
     """The same runs, on a stand-in."""
     return runs.assign(stand_in_for=runs["dataset"], dataset=name, data_note="A note.")
-
-
-@pytest.fixture
-def as_runs(tmp_path: Path) -> Callable[..., Results]:
-    """Return a function that stores run tables, each as a job of its own, as a scale's only results."""
-
-    def store(*tables: pd.DataFrame) -> Results:
-        paths = []
-        for number, table in enumerate(tables):
-            paths.append(tmp_path / f"job_{number}.csv")
-            with paths[-1].open("w") as stream:
-                write_csv(table, stream)
-        return Results(tmp_path, {"bhaskar2025": tuple(paths)})
-
-    return store
 
 
 @pytest.fixture

@@ -9,14 +9,8 @@ from dpfl.catalog import load
 from dpfl.papers.bhaskar2025 import claims
 from dpfl.papers.bhaskar2025.figures import FIGURES
 from dpfl.papers.bhaskar2025.tables import TABLES
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import Results, write_table
 from dpfl.reporting.rules import Status, Verdict
-
-
-def store(folder, kind, name, data):
-    (folder / kind).mkdir(exist_ok=True)
-    with (folder / kind / f"bhaskar2025_{name}.csv").open("w") as stream:
-        write_csv(data, stream)
 
 
 def over_first(data):
@@ -52,7 +46,7 @@ def tables(tmp_path, empty):
             data["accuracy_pct"], data["runs"], data["interval_pct"] = data["published_accuracy_pct"], runs, 0.1
             data["ran_on"], data["stand_in"] = data["dataset"], False
             data["epsilon_proven"], data["epsilon_refuted"], data["sampling"] = data["epsilon"] * 0.9, 0.0, "x"
-            store(tmp_path, "tables", name, over_first(edit(data)))
+            write_table(over_first(edit(data)), tmp_path / "tables" / f"bhaskar2025_{name}.csv")
         return Results(tmp_path)
 
     return write
@@ -151,7 +145,8 @@ def test_theorem_3_holds_for_the_variance_of_the_whole_vector_alone(tables, judg
 
 def test_what_was_not_run_is_not_run(tables, judged):
     results = tables(runs=0)
-    store(results.folder, "figures", "distances", FIGURES["distances"].data(Results(results.folder)))
+    data = FIGURES["distances"].data(Results(results.folder))
+    write_table(data, results.folder / "figures" / "bhaskar2025_distances.csv")
     entries = load("bhaskar2025").claims
     computed = {key for key, claim in entries.items() if "cases" in claim or key.endswith("_printed")}
     assert len(computed) == 5

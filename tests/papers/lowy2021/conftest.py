@@ -9,7 +9,7 @@ from dpfl.accounting import WithReplacement
 from dpfl.accounting.statements import encode
 from dpfl.papers.lowy2021 import theory
 from dpfl.reporting import style
-from dpfl.reporting.results import Results, read_csv, write_csv
+from dpfl.reporting.results import Results, read_csv, write_csv, write_table
 
 NOISES = ("advanced_composition", "moments", "tight")
 THEORY = {
@@ -98,7 +98,7 @@ def _runs(task, metric, gap, epsilon_proven, price):
 
 
 @pytest.fixture
-def made_up(tmp_path) -> Callable[..., Results]:
+def made_up(as_runs) -> Callable[..., Results]:
     """Return a function (rows) that writes runs of the theory studies, eight seeds with 1 % noise, as the only ones."""
 
     def make(rows: list[dict], seeds: int = 8) -> Results:
@@ -108,11 +108,7 @@ def made_up(tmp_path) -> Callable[..., Results]:
             for row in rows
             for seed in range(seeds)
         ]
-        folder = tmp_path / "demo"
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-        with (folder / "runs.csv").open("w") as stream:
-            write_csv(pd.DataFrame(runs), stream)
-        return Results(folder, {"lowy2021": (folder / "runs.csv",)})
+        return as_runs(pd.DataFrame(runs))
 
     return make
 
@@ -123,8 +119,7 @@ def written() -> Callable[[Results, str], pd.DataFrame]:
 
     def write(results: Results, name: str) -> pd.DataFrame:
         path = results.folder / "figures" / f"lowy2021_{name}.csv"
-        with path.open("w") as stream:
-            write_csv(theory.FIGURES[name].data(results), stream)
+        write_table(theory.FIGURES[name].data(results), path)
         return read_csv(path)
 
     return write

@@ -15,19 +15,17 @@ from dpfl.grid import configuration, expansion
 from dpfl.papers.lowy2021 import authors_protocol
 from dpfl.papers.lowy2021.authors_protocol import AGREES, DIFFERS, DRAWS, UNDECIDED, agreement, reference
 from dpfl.papers.lowy2021.tables import TABLES
-from dpfl.reporting.results import Results, write_csv
 
 BUDGETS = (0.5, 1.0, 2.5, 5.0, 7.5, 10.0, math.inf)
 
 
-def measured(tmp_path, losses, clients=3, dataset="insurance"):
+def measured(as_runs, losses, clients=3, dataset="insurance"):
     """The page's data of one algorithm and budget."""
     row = {"experiment": "ldp_regression", "dataset": dataset, "stand_in_for": "", "clients": clients}
     row |= {"noise": "advanced_composition", "clipping": "mean", "algorithm": "minibatch", "epsilon": 10.0}
     row |= {"privacy_epsilon_proven": 200.0}
     rows = [{**row, "seed": seed, "test_loss": loss} for seed, loss in enumerate(losses)]
-    write_csv(pd.DataFrame(rows), tmp_path / "runs.csv")
-    return TABLES["authors_protocol"].data(Results(tmp_path, {"lowy2021": (tmp_path / "runs.csv",)}))
+    return TABLES["authors_protocol"].data(as_runs(pd.DataFrame(rows)))
 
 
 @pytest.fixture
@@ -41,9 +39,9 @@ def loop(monkeypatch):
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.0, AGREES), (0.5, DIFFERS), (0.1, UNDECIDED)])
-def test_the_difference_has_welchs_interval_and_a_verdict(tmp_path, loop, shift, verdict):
+def test_the_difference_has_welchs_interval_and_a_verdict(as_runs, loop, shift, verdict):
     ours = np.random.default_rng(2).normal(36.0 * (1 + shift), 2.0, 60)
-    [row] = measured(tmp_path, 1e6 * ours).to_dict("records")
+    [row] = measured(as_runs, 1e6 * ours).to_dict("records")
     low, high = stats.ttest_ind(ours, loop, equal_var=False).confidence_interval(0.95)
     for draws in DRAWS:
         difference, half = row[f"{draws}_difference"], row[f"{draws}_interval"]
@@ -52,30 +50,30 @@ def test_the_difference_has_welchs_interval_and_a_verdict(tmp_path, loop, shift,
         assert row[f"{draws}_agrees"] == verdict
 
 
-def test_the_page_counts_verdicts_and_says_whose_noise_it_is(tmp_path, loop):
-    data = measured(tmp_path, 1e6 * loop)
+def test_the_page_counts_verdicts_and_says_whose_noise_it_is(as_runs, loop):
+    data = measured(as_runs, 1e6 * loop)
     page = TABLES["authors_protocol"].page(data)
     assert page.body["agrees, shared"].tolist() == [AGREES]
     assert "with shared draws, of 1 rows: yes 1, no 0, not decided 0." in page.notes[-3]
     assert "(95 %) ours is above it in 0, below it in 0." in page.notes[-3]
     for shift, counts in ((1.5, "above it in 1, below it in 0"), (0.5, "above it in 0, below it in 1")):
-        moved = TABLES["authors_protocol"].page(measured(tmp_path, shift * 1e6 * loop))
+        moved = TABLES["authors_protocol"].page(measured(as_runs, shift * 1e6 * loop))
         assert counts in moved.notes[-3]
     assert page.notes[-1].endswith("N = 3: not known, as one of them or the plain loop was not run.")
     assert any("before the split (446, 134)" in note for note in page.notes)
 
 
-def test_what_shared_draws_do_to_the_comparison_is_counted(tmp_path, loop):
-    minibatch = measured(tmp_path, 1e6 * loop)
+def test_what_shared_draws_do_to_the_comparison_is_counted(as_runs, loop):
+    minibatch = measured(as_runs, 1e6 * loop)
     data = pd.concat([minibatch, minibatch.assign(algorithm="local", test_loss=1.5 * minibatch["test_loss"])])
     data["own_test_loss"] = [2.0, 2.8]
     said = TABLES["authors_protocol"].page(data).notes[-1]
     assert "N = 3, ε = 10: ours 1.50; shared draws 1.00; own draws 1.40" in said and "at 1 of 1 budgets" in said
 
 
-def test_nothing_is_said_where_the_loop_was_not_run(tmp_path, loop):
+def test_nothing_is_said_where_the_loop_was_not_run(as_runs, loop):
     for changes in ({"dataset": "diabetes"}, {"clients": 10}):
-        data = measured(tmp_path, [36e6, 37e6], **changes)
+        data = measured(as_runs, [36e6, 37e6], **changes)
         assert data["shared_agrees"].tolist() == [""] and data["shared_test_loss"].isna().all()
         assert "nan" not in " ".join(TABLES["authors_protocol"].page(data).body.iloc[0])
 

@@ -12,7 +12,7 @@ from scipy import stats
 from dpfl.accounting import gaussian_dp
 from dpfl.errors import InputError
 from dpfl.papers.lowy2021 import theory, theory_rates
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Status, Verdict
 
 SIZES = {"clients": 700, "records": 16, "epsilon": 2.0, "features": 4, "rounds": 2**15, "delta": 1e-13}
@@ -230,14 +230,12 @@ def test_ratio_of_paired_risks():
     assert half == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_study_that_was_not_run_is_named(tmp_path):
+def test_a_study_that_was_not_run_is_named(tmp_path, as_runs):
     with pytest.raises(InputError, match="shuffle"):
         theory_rates.study(Results(tmp_path, {}), ("shuffle",))
     rows = pd.DataFrame({"experiment": ["ldp_theory", "ldp_theory", "other"], "study": ["shuffle", "rates_x", "nan"]})
     rows["status"] = ["finished", "diverged", "finished"]
-    with (tmp_path / "runs.csv").open("w") as stream:
-        write_csv(rows, stream)
-    results = Results(tmp_path, {"lowy2021": (tmp_path / "runs.csv",)})
+    results = as_runs(rows)
     assert len(theory_rates.study(results, ("shuffle",))) == 1
     assert theory_rates.study(results, ("rates_x",)).empty
     assert len(theory_rates.study(results)) == 1

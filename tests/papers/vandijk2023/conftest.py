@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dpfl.catalog import load
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import Results
 
 NETWORK = (
     "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "participation", "max_staleness",
@@ -50,15 +50,12 @@ def rows(study: str, cell: dict, accuracy: float, spent: float, noise: float, st
 
 
 @pytest.fixture
-def trained(tmp_path) -> Callable[..., Results]:
+def trained(as_runs) -> Callable[..., Results]:
     """Return a function that writes the runs [(experiment, cell, accuracy, epsilon spent, noise)] as the only ones."""
 
     def write(runs: list[tuple], stand_in_for: str = "") -> Results:
-        table = pd.DataFrame([row for number, run in enumerate(runs) for row in rows(*run, stand_in_for, number)])
-        path = tmp_path / "runs.csv"
-        with path.open("w") as stream:
-            write_csv(table, stream)
-        return Results(tmp_path / "demo", {"vandijk2023": (path,)})
+        table = [row for number, run in enumerate(runs) for row in rows(*run, stand_in_for, number)]
+        return as_runs(pd.DataFrame(table))
 
     return write
 

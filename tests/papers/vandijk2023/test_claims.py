@@ -10,7 +10,7 @@ from dpfl.accounting import gaussian_dp, tradeoff
 from dpfl.papers.vandijk2023 import claims
 from dpfl.papers.vandijk2023.figures import FIGURES
 from dpfl.reporting.claims import evaluate
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import Results, write_table
 from dpfl.reporting.rules import Status, Verdict
 
 KEY = "vandijk2023"
@@ -176,8 +176,7 @@ def test_a_gain_of_two_needs_a_pair_that_forces_it_and_a_proof_that_it_is_enough
     names = ["sampler", "noise_over_poisson", "epsilon", "noise_multiplier"]
     data = pd.DataFrame(rows if expected is not Verdict.AS_STATED else rows[:4], columns=names)
     results = stored("figures", "fixed_against_poisson", data)
-    with (results.folder / "figures" / f"{KEY}_samplers.csv").open("w") as stream:
-        write_csv(FIGURES["samplers"].data(Results(results.folder)), stream)
+    write_table(FIGURES["samplers"].data(Results(results.folder)), results.folder / "figures" / f"{KEY}_samplers.csv")
     judgement = judged("fixed_batches_cost_two", results)
     assert judgement.verdict is expected
     assert next(each.case.estimate for each in judgement.cases if each.status is Status.BESIDE) == 1.5
@@ -202,10 +201,7 @@ def trained_and_judged(trained, judged):
 
     def judge(claim, figure, runs, stand_in_for=""):
         results = trained(runs, stand_in_for)
-        path = results.folder / "figures" / f"vandijk2023_{figure}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as stream:
-            write_csv(FIGURES[figure].data(results), stream)
+        write_table(FIGURES[figure].data(results), results.folder / "figures" / f"vandijk2023_{figure}.csv")
         return judged(claim, results)
 
     return judge
@@ -424,10 +420,7 @@ def test_what_fixed_batches_cost_in_accuracy_is_shown(trained):
         )
     ]
     results = trained(runs)
-    path = results.folder / "figures" / "vandijk2023_samplers.csv"
-    path.parent.mkdir(parents=True)
-    with path.open("w") as stream:
-        write_csv(FIGURES["samplers"].data(results), stream)
+    write_table(FIGURES["samplers"].data(results), results.folder / "figures" / "vandijk2023_samplers.csv")
     assert [case.estimate for case in claims._samplers_trained(results)] == [pytest.approx(3.0)]
 
 

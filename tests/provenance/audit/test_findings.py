@@ -43,19 +43,6 @@ def test_a_link_is_a_finding_and_what_it_points_at_stays(chain):
     assert victim.exists()
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe", "dead link"])
-def test_odd_files_are_findings_and_nothing_hangs(chain, kind):
-    path = chain / "runs" / "run.csv"
-    path.unlink()
-    make = {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "dead link": lambda: path.symlink_to("nowhere")}
-    make[kind]()
-    assert [finding.problem for finding in audit(chain).findings] == ["is no regular file"]
-    record = record_path(path)
-    record.unlink()
-    os.mkfifo(record)
-    assert any("is no regular file" in finding.problem for finding in audit(chain).findings)
-
-
 def test_what_was_made_from_damage_goes_and_what_read_the_right_bytes_stays(chain):
     root, run = chain.parents[1], chain / "runs" / "run.csv"
     run.write_bytes(run.read_bytes() + b"x")

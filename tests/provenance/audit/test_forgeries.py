@@ -156,10 +156,9 @@ def seen_at(project):
     return run
 
 
-# What trains or draws again, and what test_verify_results.py tries too.
+# What trains or draws again.
 SLOW = [forgery for forgery, (level, _) in FORGERIES.items() if level in ("full", "rerun")]
-SLOW += [b_number_of_a_page_and_its_hashes, f_deleted_seed, g_less_noise_than_calibrated]
-SLOW += [h_less_noise_in_the_calibration_too]
+SLOW += [f_deleted_seed, h_less_noise_in_the_calibration_too]
 
 
 @pytest.mark.parametrize(

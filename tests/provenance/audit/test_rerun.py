@@ -1,6 +1,7 @@
 """Runs trained again: what is compared, what is left out and said, and what a changed run looks like."""
 
 import json
+import math
 import random
 import shutil
 from collections import Counter
@@ -8,12 +9,22 @@ from collections import Counter
 import pandas as pd
 import pytest
 
+from dpfl.catalog import keys
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.audit import rerun
 from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.rerun import (
+    FLOAT32,
+    FLOAT32_EXPERIMENTS,
+    FLOAT64,
+    Tolerance,
+    difference,
+    platform_of,
+    tolerance_of,
+)
 
 
 @pytest.fixture
@@ -187,3 +198,38 @@ def test_a_run_of_a_gpu_is_trained_on_the_cpu_where_there_is_none_and_that_is_sa
 def test_another_torch_is_said(again, project):
     rewrite_records(project, lambda record: record["software"].update(torch="1.0.0"))
     assert any("across a change of platform: torch 1.0 to" in note for note in again().notes)
+
+
+def test_a_tolerance_holds_up_to_its_largest_difference():
+    points, relative = Tolerance(0.5, "points"), Tolerance(1e-3, "relative")
+    assert points.holds(90.0, 90.5) and not points.holds(90.0, 90.6)
+    assert relative.holds(2000.0, 2001.9) and not relative.holds(2000.0, 2002.1)
+    assert relative.holds(0.0, 0.0009) and not relative.holds(0.0, 0.0011)
+
+
+def test_missing_and_infinite_numbers_are_the_same_as_themselves_only():
+    points = Tolerance(0.5, "points")
+    assert points.holds(math.nan, math.nan) and not points.holds(math.nan, 1.0) and not points.holds(1.0, math.nan)
+    assert points.holds(math.inf, math.inf) and not points.holds(math.inf, 1.0)
+
+
+def test_experiments_in_single_precision_are_experiments_of_the_grid():
+    grid = {job.experiment for job in expansion.expand(configuration.resolve({"papers": list(keys())}))}
+    assert set(FLOAT32_EXPERIMENTS) < grid
+
+
+@pytest.mark.parametrize(("experiment", "wanted"), [("fedavg_images", FLOAT32), ("pnsgd", FLOAT64)])
+def test_the_tolerance_follows_the_precision(experiment, wanted):
+    assert tolerance_of(experiment) == wanted
+
+
+def test_a_record_names_its_platform_without_the_last_number_of_a_version():
+    software = {"torch": "2.13.0+cpu", "python": "3.11.7", "numpy": "2.4.6"}
+    here = {"torch": "2.13", "python": "3.11", "device": "cpu"}
+    assert platform_of(software, {"device": "cpu", "threads": 1}) == here
+    assert platform_of(software, {"device": "cuda"}) == here | {"device": "cuda"}
+    one, other = (platform_of(software, {"device": "cuda", "gpu": f"NVIDIA {name}"}) for name in ("A100", "H100"))
+    assert difference(one, one) == []
+    assert difference(one, other) == ["device cuda (NVIDIA A100) to cuda (NVIDIA H100)"]
+    assert difference(here, here) == []
+    assert difference(here, here | {"device": "cuda"}) == ["device cpu to cuda"]

@@ -9,7 +9,7 @@ import pytest
 from dpfl.grid import configuration
 from dpfl.papers.bhaskar2025.published_cells import measured_cells
 from dpfl.reporting import claims, figures, tables
-from dpfl.reporting.results import Results, read_csv, write_csv
+from dpfl.reporting.results import Results, read_csv, write_table
 
 HOSTILE = "<script>document.title = 'owned'</script> & \"quoted\" | _x_"
 """Text as a stranger's record could have it."""
@@ -97,21 +97,14 @@ def made(tmp_path_factory):
     tables.make("asoodeh2020", "errata", results, folder / "tables")
     figures.make("asoodeh2020", "figure_2", results, folder / "figures")
     figures.make("bhaskar2025", "distances", results, folder / "figures")
-    put(table_2(), folder / "tables" / "bhaskar2025_table_2.csv")
-    put(noise(), folder / "accounting" / "bhaskar2025.csv")
+    write_table(table_2(), folder / "tables" / "bhaskar2025_table_2.csv")
+    write_table(noise(), folder / "accounting" / "bhaskar2025.csv")
     for paper in ("asoodeh2020", "bhaskar2025"):
         claims.write(paper, verdicts(paper), folder / "claims")
     record = folder / "tables" / "bhaskar2025_table_2.csv.record.json"
     record.write_text(json.dumps({"stage": HOSTILE}))
     config = configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "bhaskar2025"]})
     return folder, config
-
-
-def put(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as the pipeline does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
-        write_csv(table, stream)
 
 
 @pytest.fixture
@@ -128,7 +121,7 @@ def changed(copied):
     folder, _ = copied
 
     def change(name, how):
-        put(how(read_csv(folder / name)), folder / name)
+        write_table(how(read_csv(folder / name)), folder / name)
         return folder
 
     return change

@@ -62,9 +62,6 @@ def _rate_cases(
     return ClaimEvidence(counted, beside=[*others, *quotients])
 
 
-# Claims about the two experiments and their noise; those about the theorems are below.
-
-
 def convex_rate(results: Results) -> ClaimEvidence:
     """Hold the risk against (4)."""
     return _rate_cases(results, "theory_rates", ("rates_convex",), "theorem")

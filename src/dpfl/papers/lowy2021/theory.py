@@ -362,8 +362,6 @@ def _floor(run: pd.Series) -> float:
     return float(least_reports(**federation, rounds=run["rounds"], delta=run["delta"]))
 
 
-# The theory part of lowy2021: its figures and tables, one module per theorem.
-
 FIGURES = {
     **theory_rates.FIGURES,
     ACCELERATION: FigureRecipe(acceleration_data, draw_acceleration),

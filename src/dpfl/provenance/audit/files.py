@@ -31,7 +31,6 @@ from dpfl.grid import expansion
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.crate import packed
-from dpfl.provenance.manifest import MANIFEST
 from dpfl.provenance.record import METADATA, EarlierFormatError, read_record
 from dpfl.provenance.trace import configuration_of, data_folders, lineage, scale_folder
 from dpfl.reporting.engine_report import PAGE
@@ -46,16 +45,10 @@ if TYPE_CHECKING:
 
 ENDED = "audit.txt"
 """What the last step of a run writes."""
-_UNRECORDED = {
-    "config.yaml",
-    ENDED,
-    manifest.MANIFEST,
-    "report.html",
-    "README.md",
-    "workflow.html",
-}
-"""Files directly below results/<scale> that no stage's record lists."""
-_OWN_FOLDERS = {"logs", "benchmarks"}
+SHORT, FULL = "README.md", "report.html"
+_AT_THE_END = (ENDED, manifest.MANIFEST, FULL, SHORT, PAGE)
+"""Files directly below results/<scale> that `make` writes at its end, and that no stage's record lists."""
+_OF_THE_ENGINE = ("logs", "benchmarks")
 """Folders directly below results/<scale> that Snakemake fills."""
 _RECORD = ".record.json"
 _PARTIAL = re.compile(r"\..+\.\d+\.partial")
@@ -117,14 +110,14 @@ def _entries(folder: Path) -> Iterator[Path]:
     """Yield every file, link, pipe and device below a folder; links are not followed."""
     for place, folders, files in os.walk(folder):
         if Path(place) == folder:
-            folders[:] = [name for name in folders if name not in _OWN_FOLDERS or Path(place, name).is_symlink()]
+            folders[:] = [name for name in folders if name not in _OF_THE_ENGINE or Path(place, name).is_symlink()]
         yield from (Path(place, name) for name in files)
         yield from (Path(place, name) for name in folders if Path(place, name).is_symlink())
 
 
 def _is_expected(relative: Path) -> bool:
     """Return whether a file is one of those that have no record; its path is relative to results/<scale>."""
-    return len(relative.parts) == 1 and relative.name in _UNRECORDED
+    return len(relative.parts) == 1 and relative.name in ("config.yaml", *_AT_THE_END)
 
 
 def _has_unreadable_record(path: Path, own: Mapping[Path, dict[str, Any]]) -> bool:
@@ -229,11 +222,6 @@ def _check_pages(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]]
 
 # Remove pages that are damaged, and links in the places of files, so that the next run makes them anew.
 
-_PAGE_PATTERNS = ("tables", "figures", "claims")
-_AT_THE_END = (ENDED, MANIFEST, "report.html", "README.md", PAGE)
-"""Files directly below results/<scale> that `make` writes at its end."""
-_OF_THE_ENGINE = ("logs", "benchmarks")
-
 
 def remove_damaged_pages(folder: Path) -> list[Path]:
     """Remove the tables, figures and verdicts below results/<scale> that are not what their records say; return them.
@@ -246,7 +234,7 @@ def remove_damaged_pages(folder: Path) -> list[Path]:
     that is not below `folder`.
     """
     removed = _removed([path for path in _written_at_every_run(folder) if not is_regular(path)], folder)
-    records = sorted(path for kind in _PAGE_PATTERNS for path in (folder / kind).glob("*.record.json"))
+    records = sorted(path for kind in (*_PAGES, "claims") for path in (folder / kind).glob("*.record.json"))
     for place in (path for path in records if is_folder_inside(path.parent, folder)):
         try:
             record = read_record(place)
@@ -288,7 +276,6 @@ def _removed(paths: list[Path], folder: Path) -> list[Path]:
 
 # Compare report.html and README.md, which have no record, with what the results of their scale give.
 
-SHORT, FULL = "README.md", "report.html"
 _NEWLY = "make pages writes it anew"
 _READ = ("accounting", "claims", "figures", "runs", "tables")
 """Folders of results/<scale> from which the pages are written."""

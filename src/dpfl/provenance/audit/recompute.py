@@ -45,7 +45,7 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
         _add(report, root, path, f"has a record that names no paper but {paper!r}", record)
         return report
     if not all(is_inside(root / name, root, path.parents[1]) for name in _needed(root, path, record)):
-        return report  # file_hashes reports that
+        return report  # the audit of files reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
         _add(report, root, path, f"was made from another paper.yaml of {paper} than the one there now", record)
     try:

@@ -568,7 +568,7 @@ def _note_missing(
     """Find run tables that are gone though later seeds of their cells exist; note the families that lack seeds.
 
     `last`: the last seed of every family that has begun. Where a paper has families that have not, its grid is not
-    finished: seeds that are missing in between are a note. Those families are counted by completeness.
+    finished: seeds that are missing in between are a note. Those families are counted by the audit of files.
     """
     begun = {path: job for path, job in missing.items() if (job.paper, job.calibration_key) in last}
     unfinished = {job.paper for path, job in missing.items() if path not in begun}

@@ -123,7 +123,7 @@ class Rerun:
 
     @property
     def may_amplify_rounding(self) -> bool:
-        """Return whether it trained without noise, in float32 and beside other cells of its job (rerun_tolerance)."""
+        """Return whether it trained without noise, in float32 and beside other cells of its job (`FLOAT64`)."""
         silent = float(self.row["noise_multiplier"]) == 0
         return silent and self.tolerance is FLOAT32 and len(self.job.cells) > 1
 
@@ -157,7 +157,7 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], jobs: lis
     """Train runs again, chosen by the auditor or drawn from all that can be trained here, and add the differences.
 
     Each is trained alone, so that an influence of its stack would show. Metrics agree within the tolerance of the
-    experiment (rerun_tolerance); noise within 1e-6. One without noise, in float32, that differs is trained once more
+    experiment (`tolerance_of`); noise within 1e-6. One without noise, in float32, that differs is trained once more
     with all cells of its job, as it was recorded: such training can amplify the rounding of a sum. Where that gives
     the recorded metrics, a note has both. Where torch, Python or the device is another than the record's, the answer
     says so. Fewer retrained than asked is a finding, with the command that makes missing data.

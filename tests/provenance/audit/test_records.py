@@ -1,0 +1,397 @@
+"""Records and run tables against git, grid, papers, siblings, noise and themselves."""
+
+import copy
+import hashlib
+import math
+import subprocess
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from dpfl.grid import configuration, expansion
+from dpfl.grid.expansion import run_table
+from dpfl.grid.training_job import TrainingJob
+from dpfl.provenance import record as environment
+from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.records import (
+    Context,
+    against_grid,
+    against_itself,
+    against_noise,
+    check_commits,
+    check_records,
+    check_runs,
+    refutes_more,
+)
+from dpfl.provenance.source_digest import source_digest
+from dpfl.reporting.results import write_table
+
+LOCK = "torch==2.13.0\nnumpy==2.4.6\nscipy==1.17.1\npandas==3.1.1\nmatplotlib==3.11.2\nopacus==1.6.0\n"
+LOCK += "dp-accounting==0.6.0\nscikit-learn==1.9.1\nsnakemake==9.27.1\n"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository of a package dpfl with one commit; returns folder and commit."""
+    package = tmp_path / "src" / "dpfl"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("x = 1\n")
+    (tmp_path / "requirements.lock").write_text(LOCK)
+
+    def git(*arguments):
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        return subprocess.run(
+            ["git", "-C", tmp_path, *who, *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    return tmp_path, git("rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def committed(repository):
+    """An honest record of that commit."""
+    root, commit = repository
+    versions = environment.locked_versions(LOCK)
+    return {
+        "stage": "train", "outputs": [{"path": "run.csv.gz"}],
+        "source": {"modules": ["dpfl.a"], "digest": source_digest("dpfl.a", root=root / "src" / "dpfl"),
+                   "commit": commit, "dirty": False},
+        "software": {**versions, "torch": "2.13.0+cpu", "lock": hashlib.sha256(LOCK.encode()).hexdigest(),
+                     "not_as_locked": {}},
+    }  # fmt: skip
+
+
+def check(committed, root):
+    """Problems and notes of one record."""
+    report = Audit()
+    check_commits(report, [committed], root)
+    return [finding.problem for finding in report.findings], report.notes
+
+
+def test_an_honest_record_is_that_of_its_commit(committed, repository):
+    assert check(committed, repository[0]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "problem"),
+    [
+        ("source", {"commit": "0" * 40}, "which the repository does not have"),
+        ("source", {"commit": "--upload-pack=x"}, "that cannot be one"),
+        ("source", {"digest": "0" * 16}, "source digest"),
+        ("source", {"modules": ["dpfl.b"]}, "modules that commit"),
+        ("software", {"lock": "0" * 64}, "another requirements.lock"),
+        ("software", {"lock": None, "torch": "1.0"}, "names no requirements.lock"),
+        ("software", {"torch": "2.11.0"}, "torch 2.11.0, where its environment has 2.13.0"),
+        ("software", {"not_as_locked": {"numpy": "1.0"}}, "numpy 2.4.6, where its environment has 1.0"),
+    ],
+)
+def test_a_forged_word_is_found(committed, repository, part, change, problem):
+    committed[part] |= change
+    problems, _ = check(committed, repository[0])
+    assert len(problems) == 1 and problem in problems[0]
+
+
+def test_versions_that_are_said_to_differ_from_the_lock_file_are_counted(committed, repository):
+    committed["software"] |= {"torch": "1.0", "not_as_locked": {"torch": "1.0"}}
+    note = "trained in an environment that is not that of requirements.lock: 1 of 1 run tables"
+    assert check(committed, repository[0]) == ([], [note])
+
+
+def test_a_changed_tree_has_another_digest_and_is_marked(committed, repository):
+    committed["source"] |= {"digest": "0" * 16, "dirty": True}
+    note = "trained from a changed tree or without a commit: 1 of 1 run tables"
+    assert check(committed, repository[0]) == ([], [note])
+    committed["source"] |= {"commit": None, "dirty": None}
+    assert check(committed, repository[0]) == ([], [note])
+
+
+def test_outside_a_checkout_that_is_a_note(committed, tmp_path_factory):
+    problems, notes = check(committed, tmp_path_factory.mktemp("none"))
+    assert problems == [] and notes == ["commits were not checked: the source tree here is no git checkout"]
+
+
+@pytest.mark.parametrize("has_led_here", [True, False])
+def test_a_commit_counts_its_code_itself_if_it_led_to_what_is_checked_out(committed, repository, has_led_here):
+    root, first = repository
+
+    def git(*words):
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        done = subprocess.run(["git", "-C", root, *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    own = root / "src" / "dpfl" / "provenance" / "source_digest.py"
+    own.parent.mkdir()
+    own.write_text("def source_digest(*modules, root):\n    return 'counted by itself'\n")
+    git("checkout", "-qb", "another")
+    git("add", ".")
+    git("commit", "-qm", "counts in another way")
+    committed["source"] |= {"commit": git("rev-parse", "HEAD"), "digest": "counted by itself"}
+    if not has_led_here:
+        git("checkout", "-q", first)
+    problems, _ = check(committed, root)
+    assert (problems == []) is has_led_here
+
+
+# A record's own words against the grid, the papers, its siblings and the stages before it.
+
+
+CONFIG = configuration.resolve(
+    {"papers": ["bhaskar2025"], "seeds": [0, 1], "only": {"model": ["scatter_linear"], "study": ["none"]}}
+)
+JOBS = [each for each in expansion.expand(CONFIG) if each.calibration_key == "digits_scatter_linear_k10"]
+RUNS = [f"results/demo/runs/bhaskar2025/{job.name}.csv.gz" for job in JOBS]
+NOISE, TABLE = "results/demo/accounting/bhaskar2025.csv", "results/demo/tables/bhaskar2025_table_2.csv"
+CLAIMS = "results/demo/claims/bhaskar2025.csv"
+ARRAYS = [f"data/arrays/digits/{name}" for name in ("description.json", "train_x.npy")]
+FEATURES = ["data/features/digits/description.json"]
+
+
+def entry(path):
+    """A file as records name it."""
+    return {"path": path, "bytes": 1, "sha256": f"sha256 of {path}"}
+
+
+def stage_record(stage, minute, outputs, inputs=(), settings=None, seeds=(), modules=("dpfl.data.arrays",)):
+    """An honest record of a stage of one minute."""
+    return {
+        "stage": stage, "started": f"2026-01-01T00:{minute:02}:00+00:00", "seconds": 60.0,
+        "settings": settings or {}, "seeds": list(seeds),
+        "inputs": [entry(path) for path in inputs], "outputs": [entry(path) for path in outputs],
+        "source": {"modules": list(modules), "digest": "0", "commit": None},
+        "software": {"torch": "2.13.0+cpu"}, "host": {"device": "cpu", "threads": 1},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def honest():
+    """The records of a small project by their first output."""
+    code = ["dpfl.images.fedavg_images:train"]
+    pages = ["dpfl.papers.bhaskar2025.tables", "dpfl.reporting.tables"]
+    made = [
+        stage_record("data arrays", 0, ARRAYS), stage_record("features", 1, FEATURES, ARRAYS),
+        stage_record("account", 2, [NOISE], ARRAYS[:1], {"paper": "bhaskar2025", "scale": "demo"}, modules=code),
+        *(stage_record("train", 4, [path], [NOISE, *ARRAYS, *FEATURES], job.settings, job.seeds, code)
+          for path, job in zip(RUNS, JOBS, strict=True)),
+        stage_record("tables", 8, [TABLE], RUNS, {"paper": "bhaskar2025", "name": "table_2"}, modules=pages),
+        stage_record("claims", 10, [CLAIMS], [TABLE], {"paper": "bhaskar2025"},
+               modules=["dpfl.papers.bhaskar2025.claims", "dpfl.reporting.claims"]),
+    ]  # fmt: skip
+    return {each["outputs"][0]["path"]: copy.deepcopy(each) for each in made}
+
+
+def found(records):
+    """What is found in records, and the notes."""
+    report = Audit()
+    check_records(report, Context.of("demo", records.values(), JOBS, "data"))
+    return [(finding.path, finding.problem) for finding in report.findings], report.notes
+
+
+def test_nothing_is_found_in_honest_records(honest):
+    assert len(JOBS) == 2 and found(honest) == ([], [])
+
+
+def test_a_module_may_have_stood_elsewhere_at_the_commit_of_its_record(honest):
+    for path, stage_record in honest.items():
+        if stage_record["stage"] == "train":
+            honest[path]["source"]["modules"] = ["dpfl.experiments.fedavg_images"]
+    assert found(honest) == ([], [])
+
+
+FORGED = {
+    "seeds": (lambda it: it.update(seeds=[7]), "seeds [7], not [0]"),
+    "settings": (lambda it: it["settings"].update(delta=1e-9), '"delta": 1e-09'),
+    "sampling": (lambda it: it["settings"].update(sampling="shuffled_epochs"), '"sampling": "shuffled_epochs"'),
+    "stage": (lambda it: it.update(stage="tables"), 'stage "tables", not "train"'),
+    "modules": (lambda it: it["source"].update(modules=["dpfl.files"]), "modules"),
+    "another module": (lambda it: it["source"].update(modules=["dpfl.images.fedavg"]), "modules"),
+    "two modules": (lambda it: it["source"].update(modules=["dpfl.images.fedavg_images", "dpfl.files"]), "modules"),
+    "device": (lambda it: it["host"].update(device="cuda"), "torch 2.13.0+cpu, which has no CUDA"),
+    "another device": (lambda it: it["host"].update(device="tpu"), "device tpu"),
+    "threads": (lambda it: it["host"].update(threads=0), "with 0 threads"),
+    "future": (lambda it: it.update(started="2999-01-01T00:00:00+00:00"), "still to come"),
+    "an input left out": (lambda it: it["inputs"].pop(1), "was made without data/arrays/digits/description.json"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_word_of_a_run_is_found(honest, forgery):
+    change, problem = FORGED[forgery]
+    change(honest[RUNS[0]])
+    problems, _ = found(honest)
+    assert any(path == RUNS[0] and problem in each for path, each in problems), problems
+
+
+def test_a_page_that_leaves_a_run_out_is_found_and_one_that_is_older_is_a_note(honest):
+    honest[TABLE]["inputs"].pop()
+    assert found(honest)[0] == [(TABLE, f"has a record that is not true: was made without {RUNS[1]}, which was there")]
+    honest[RUNS[1]]["started"] = "2026-01-01T01:00:00+00:00"
+    assert found(honest) == ([], [f"older than a run table of their paper: 1 pages, as {TABLE}"])
+
+
+def test_a_page_that_began_before_its_runs_is_found(honest):
+    honest[TABLE]["started"] = "2026-01-01T00:02:00+00:00"
+    problems, _ = found(honest)
+    assert {path for path, _ in problems} == {TABLE} and all("before" in each for _, each in problems)
+
+
+def test_a_page_of_another_paper_s_name_is_found(honest):
+    honest[TABLE]["settings"]["paper"] = "lowy2021"
+    assert TABLE in [path for path, _ in found(honest)[0]]
+
+
+def test_an_input_hash_that_siblings_contradict_is_found_where_the_data_have_no_record(honest):
+    for name in (ARRAYS[0], FEATURES[0]):
+        del honest[name]
+    honest[NOISE]["inputs"] = []
+    honest["third"] = copy.deepcopy(honest[RUNS[0]]) | {"outputs": [entry("results/demo/runs/bhaskar2025/x.csv.gz")]}
+    honest[RUNS[1]]["inputs"][2]["sha256"] = "another"
+    problems, notes = found(honest)
+    assert problems == [(RUNS[1], f"has a record that is not true: read another {ARRAYS[1]} than its siblings")]
+    assert len(notes) == 1 and "not of the configuration's grid" in notes[0]
+
+
+def test_a_raw_file_of_another_hash_than_the_published_one_is_found(honest):
+    raw = "data/raw/mnist/t10k-labels-idx1-ubyte"
+    honest[raw] = stage_record("data fetch", 0, [raw])
+    assert [path for path, _ in found(honest)[0]] == [raw]
+    published = "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
+    honest[raw]["outputs"][0]["sha256"] = published
+    assert found(honest)[0] == []
+
+
+def test_noise_and_data_made_again_are_counted(honest):
+    honest[NOISE]["outputs"][0]["sha256"] = "calibrated anew"
+    honest[FEATURES[0]]["started"] = "2026-01-02T00:00:00+00:00"
+    problems, notes = found(honest)
+    assert problems == [] and [note.rpartition(": ")[2] for note in notes] == ["2 run tables", "2 run tables"]
+
+
+# The noise of runs against the calibration.
+
+
+RUN = {"epsilon": "2.0", "seed": "0", "status": "finished", "noise_multiplier": "1.5", "privacy_delta": "1e-05"}
+ROW = {"epsilon": "2", "noise_multiplier": "1.50", "privacy_delta": "0.00001", "calibration_key": "s"}
+OTHER = {"epsilon": "inf", "noise_multiplier": "0", "privacy_delta": "0.00001", "calibration_key": "s"}
+
+
+def test_the_calibrated_noise_has_no_problem():
+    assert against_noise([RUN, {**RUN, "epsilon": "inf", "noise_multiplier": "0.0"}], [ROW, OTHER]) == []
+    assert against_noise([], [ROW]) == []
+
+
+def test_noise_that_was_not_calibrated_is_named():
+    problems = against_noise([{**RUN, "noise_multiplier": "1.4"}], [ROW, OTHER])
+    assert problems == ["noise_multiplier of seed 0 is 1.4, calibrated was 1.50"]
+    assert against_noise([{**RUN, "epsilon": "3"}], [ROW, OTHER]) == ["a run has no row in the noise calibration"]
+
+
+def test_a_cell_that_gives_its_noise_has_no_target_epsilon():
+    told = [{"epsilon": "inf", "sigma": "nan"}, {"epsilon": "nan", "sigma": "1.5"}]
+    calibrated = [{"epsilon": "inf", "sigma": each["sigma"], "noise_multiplier": "3"} for each in told]
+    assert against_noise([{**each, "noise_multiplier": "3"} for each in told], calibrated) == []
+    calibrated[1]["noise_multiplier"] = "4"
+    problems = against_noise([{**each, "seed": "0", "noise_multiplier": "3"} for each in told], calibrated)
+    assert problems == ["noise_multiplier of seed 0 is 3, calibrated was 4"]
+
+
+@pytest.mark.parametrize(
+    ("column", "stated", "now", "is_found"),
+    [
+        ("privacy_epsilon_proven", "2.5", "2.0", False),
+        ("privacy_epsilon_proven", "2.0001", "2.0002", False),
+        ("privacy_epsilon_proven", "1.9", "2.0", True),
+        ("privacy_epsilon_proven", "1.9", "inf", True),
+        ("privacy_epsilon_contraction", "1.9", "2.0", True),
+        ("privacy_epsilon_refuted", "1.4", "1.5", False),
+        ("privacy_epsilon_refuted", "1.6", "1.5", False),  # a mended lower end: counted
+        ("privacy_proven_by", "the clones bound", "the blanket bound", False),
+        ("privacy_delta", "1e-5", "1e-6", True),
+        ("noise_multiplier", "1.5", "1.6", True),
+        ("noise_multiplier", "1.5", "1.5000009", False),
+        ("noise_multiplier", "1.5", "1.50001", True),
+        ("privacy_noise_multiplier", "1.5", "1.5000009", False),
+    ],
+)
+def test_what_an_earlier_calibration_proved_may_be_less_than_what_is_proven_now(column, stated, now, is_found):
+    told, calibrated = [{**RUN, column: stated}], [{**ROW, column: now}]
+    assert len(against_noise(told, calibrated)) == 1
+    assert len(against_noise(told, calibrated, earlier=True)) == is_found
+
+
+def test_cells_that_differ_in_their_noise_alone_each_have_their_own_row():
+    rows = [{"noise_std": noise, "noise_multiplier": noise, "privacy_delta": noise} for noise in ("0", "0.25", "0.5")]
+    told = [{"noise_std": "0.25", "noise_multiplier": "0.25", "privacy_delta": "0.25", "seed": "0"}]
+    assert against_noise(told, rows) == []
+    assert len(against_noise([{**told[0], "privacy_delta": "0.5"}], rows)) == 1
+    assert len(against_noise([{**told[0], "noise_std": "0.3"}], rows)) == 3
+
+
+@pytest.mark.parametrize(
+    ("stated", "now", "is_more"),
+    [("1.6", "1.5", True), ("1.5", "1.5", False), ("", "1.5", False), ("1.6", "", False), ("1.5001", "1.5", False)],
+)
+def test_an_epsilon_that_is_refuted_no_more_is_seen(stated, now, is_more):
+    told, calibrated = [{**RUN, "privacy_epsilon_refuted": stated}], [{**ROW, "privacy_epsilon_refuted": now}]
+    assert refutes_more(told, calibrated) is is_more
+    assert not refutes_more([RUN], [ROW])
+
+
+# Run tables against grid, calibration and themselves.
+
+
+CELLS = ({"epsilon": 2.0, "split": [1, 2]}, {"epsilon": math.inf, "split": [1, 2]})
+JOB = TrainingJob("p", "a", "s_seeds0to1", {"dataset": "d"}, CELLS, (0, 1))
+
+
+def runs():
+    """A run table: two cells, two seeds."""
+    return [
+        {"epsilon": epsilon, "seed": seed, "status": "finished", "noise_multiplier": noise, "accuracy_pct": "90.5",
+         "accuracy_pct_by_round": "[80.0, 90.50]", "privacy_delta": "1e-05"}
+        for epsilon, noise in (("2.0", "1.5"), ("inf", "0.0")) for seed in ("0", "1")
+    ]  # fmt: skip
+
+
+def test_a_whole_table_has_no_problem():
+    assert against_grid(runs(), JOB) == against_itself(runs()) == []
+
+
+def test_a_lost_cell_seed_or_run_is_named():
+    assert against_grid([run for run in runs() if run["epsilon"] == "2.0"], JOB) == ["has no run of epsilon=inf"]
+    assert "has no run of seed 1" in against_grid([run for run in runs() if run["seed"] == "0"], JOB)[0]
+    assert against_grid(runs()[1:], JOB) == ["has 1 runs of seed 0, should have 2"]
+    lists = replace(JOB, cells=({"several": [1]}, {"several": [2]}))
+    assert against_grid(runs()[2:], lists) == ["has 1 runs of seed 0, should have 2"]
+    assert against_grid([], JOB) == ["has no runs"]
+
+
+def test_a_result_that_is_not_that_of_the_last_round_is_named():
+    other = runs()
+    other[3]["accuracy_pct"] = "91"
+    assert against_itself(other) == ["accuracy_pct of seed 1 is 91, after its last round 90.5"]
+    other[3]["status"] = "diverged"
+    assert against_itself(other) == []
+
+
+def test_a_cell_that_gives_its_noise_is_known_by_it():
+    cells = tuple({"epsilon": math.inf, "sigma": sigma} for sigma in (None, 1.5))
+    job = TrainingJob("p", "a", "s_seed0", {}, cells, (0,))
+    told = [{"epsilon": "inf", "sigma": "nan"}, {"epsilon": "nan", "sigma": "1.5"}]
+    rows = [{**each, "seed": "0", "status": "finished", "noise_multiplier": "3"} for each in told]
+    assert against_grid(rows, job) == []
+    assert against_grid(rows[:1], job) == ["has no run of sigma=1.5"]
+
+
+@pytest.mark.parametrize("stated", [None, ""])
+def test_runs_that_state_no_privacy_are_named(tmp_path, stated):
+    silent = [run if stated is None else {**run, "privacy_mechanism": stated} for run in runs()]
+    path = run_table(tmp_path / "results" / "demo", JOB.paper, JOB.name)
+    write_table(pd.DataFrame(silent), path)
+    report = Audit()
+    check_runs(report, tmp_path, "demo", [JOB])
+    assert "has runs that do not state their privacy" in [finding.problem for finding in report.findings]

@@ -7,6 +7,9 @@ One call for all samplers
     noise_multiplier(sampler, steps=, target_epsilon=, delta=)   the least noise that keeps a target: epsilon,
                                                             target_advantage=, or target_tpr= at fpr=
     Guarantee, PrivacyCurve, Phase                          their answers, and a phase
+Clients
+    ClientAccountant(clients)                a ledger a client: rounds with cohorts and drop-outs; odometer and filter
+    Round(sampler, noise_multiplier)         a round: its cohort, and who adds the noise
 Samplers
     Poisson(sample_rate)                     each record by its own coin
     FixedBatches(batch_size, records)        without replacement, drawn independently in every step
@@ -23,6 +26,8 @@ Modules
     dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD; conversions between notions
     privacy_curves  the whole privacy of a run: profile, trade-off curve, advantage, each with both ends
     poisson_gaussian, fixed_batches, shuffled_batches, balls_in_bins   the samplers' accountants, each with its proof
+    renyi           Renyi divergences at any order; proofs of the odometer and the filter
+    clients         rounds of clients, with the proofs for noise in shares and for drop-outs
     tradeoff        trade-off functions (f-DP) and adversaries
     contraction     hidden-state bounds of asoodeh2020 and asoodeh2021
     shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
@@ -42,6 +47,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names are imported at their first use, below
+    from dpfl.accounting.clients import ClientAccountant, Round
     from dpfl.accounting.guarantees import (
         Guarantee,
         Phase,
@@ -57,6 +63,7 @@ if TYPE_CHECKING:  # the names are imported at their first use, below
 
 __all__ = [
     "BallsInBins",
+    "ClientAccountant",
     "ConvexProblem",
     "FixedBatches",
     "FullBatch",
@@ -66,6 +73,7 @@ __all__ = [
     "Phase",
     "Poisson",
     "PrivacyCurve",
+    "Round",
     "ShuffledEpochs",
     "WithReplacement",
     "guarantee",
@@ -83,6 +91,10 @@ def __getattr__(name: str) -> Any:
         from dpfl.accounting.hidden_state import ConvexProblem
 
         return ConvexProblem
+    if name in ("ClientAccountant", "Round"):
+        from dpfl.accounting import clients
+
+        return getattr(clients, name)
     from dpfl.accounting import guarantees, neighbouring, samplers
 
     homes = (samplers, guarantees, neighbouring)

@@ -52,6 +52,7 @@ from dpfl.accounting.samplers import (
     WithReplacement,
 )
 from dpfl.errors import InputError
+from dpfl.files import unique_keys
 
 # Import of dp_accounting's events: what a mechanism did, as phases that the accountants here know.
 
@@ -340,7 +341,7 @@ def _csv_rows(lines: Sequence[str], path: Path) -> list[tuple[int, Mapping[str, 
 def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
     """Return one JSON line. Raises InputError."""
     try:
-        row = json.loads(line, object_pairs_hook=_without_duplicates)
+        row = json.loads(line, object_pairs_hook=unique_keys)
     except (json.JSONDecodeError, RecursionError):
         row = None
     except ValueError as error:
@@ -436,7 +437,7 @@ def read_json(path: Path) -> Any:
     Source: elementary.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:
@@ -514,12 +515,3 @@ def _complete(entry: dict[str, Any], needed: tuple[str, ...]) -> None:
     for key in needed:
         if key not in entry:
             raise ValueError(f"{key} is missing")
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys are unique. Raises ValueError naming one that is not."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object")
-    return result

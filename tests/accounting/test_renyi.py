@@ -1,4 +1,4 @@
-"""Renyi divergences against 30 digits, closed forms, dp_accounting; odometer and filter against adaptive analysts."""
+"""Renyi divergences against 25 digits, closed forms, dp_accounting; odometer and filter against adaptive analysts."""
 
 import math
 
@@ -17,8 +17,8 @@ EXCESS = 1.1e-9
 
 
 def by_quadrature(order, p, q, places):
-    """The divergence of two densities of mpmath, at 30 digits: of the mean of r^a - 1, which is far above them."""
-    with mp.workdps(30):
+    """The divergence of two densities of mpmath, at 25 digits: of the mean of r^a - 1, which is far above them."""
+    with mp.workdps(25):
         at = mp.mpf(order)
         total = mp.quad(lambda x: q(x) * ((p(x) / q(x)) ** at - 1 - at * (p(x) / q(x) - 1)), places)
         return float(mp.log1p(total) / (at - 1))
@@ -31,9 +31,9 @@ def mixture(rate, mean):
 
 @pytest.mark.parametrize(
     ("rate", "noise", "order"),
-    [(0.01, 1.0, 1.5), (0.1, 0.7, 8.3), (1e-5, 2.0, 3.3), (0.3, 5.0, 64.0), (0.5, 0.4, 1.01)],
+    [(0.1, 0.7, 8.3), (1e-5, 2.0, 1.5), (0.5, 0.4, 1.01)],
 )
-def test_poisson_samples_at_fractional_orders_against_30_digits(rate, noise, order):
+def test_poisson_samples_at_fractional_orders_against_25_digits(rate, noise, order):
     shift, places = 1 / mp.mpf(noise), [-20, -4, 0, 4, order / noise - 4, order / noise + 4]
     places = [*sorted({float(place) for place in places}), order / noise + 20]
     with_it, without, other = mixture(rate, shift), mixture(0, 0), mixture(rate, -shift)
@@ -109,9 +109,14 @@ def test_a_filters_budget_has_the_epsilon_of_the_tight_conversion(order):
             assert dpsgd.rdp_to_epsilon([order], [budget], delta, tight=True) == pytest.approx(6.0, rel=1e-12)
 
 
-def test_the_filters_own_order_admits_most_gaussian_rounds():
-    best = filter_order(epsilon=2.0, delta=1e-5)
-    rounds = {a: filter_budget(epsilon=2.0, delta=1e-5, order=a) / a for a in (best, 0.9 * best, 1.1 * best)}
+@pytest.mark.parametrize("sampler", [None, Poisson(0.1), FixedBatches(5, 100)])
+def test_the_filters_own_order_admits_most_of_the_planned_rounds(sampler):
+    planned = {"noise_multiplier": 1.1, "neighbouring": "replace_one"}
+    best = filter_order(epsilon=6.0, delta=1e-5, sampler=sampler, **planned)
+    rounds = {}
+    for order in (best / 1.15, best, best * 1.15):
+        budget = filter_budget(epsilon=6.0, delta=1e-5, order=order)
+        rounds[order] = budget / divergence(sampler or FullBatch(), order=order, **planned)
     assert max(rounds, key=rounds.get) == best
     with pytest.raises(ValueError, match=r"^epsilon 0\.001 at delta 1e-300"):
         filter_order(epsilon=1e-3, delta=1e-300)

@@ -92,6 +92,7 @@ DIFFERENT = {
     "pnsgd.run": (NoisyPass(4, Law.LAPLACE, 0.1, 1.0, 1.0, 0.5, 1.0), UNTOUCHED),
     "renyi.sampler": (Poisson(0.1), ("nonsense", None, 1.5, WithReplacement(2, 4))),
     "renyi.epsilon": (10.0, POSITIVE),
+    "renyi.filter_order.sampler": (None, ("nonsense", 1.5, WithReplacement(2, 4))),
     "renyi.order": (2.0, (*POSITIVE, 1, 1.005, 1e5)),
     "renyi.sums": ([0.1, 0.2], (*NO_NUMBER, [0.1, -1.0], [0.1])),
     "clients.Round.sampler": (FullBatch(), ("nonsense", None, 1.5, WithReplacement(2, 4))),

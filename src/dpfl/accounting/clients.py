@@ -34,7 +34,7 @@ from typing import Any
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.numerics import integer, member, real
-from dpfl.accounting.renyi import ORDERS, divergence, filter_budget, filter_order, odometer_epsilon
+from dpfl.accounting.renyi import ORDERS, divergence, filter_budget, odometer_epsilon
 from dpfl.accounting.sampler_accountants import Run, accountant
 from dpfl.accounting.samplers import SAMPLERS, FixedBatches, FullBatch, Poisson, Sampling
 from dpfl.errors import InputError
@@ -198,24 +198,23 @@ class ClientAccountant:
         return odometer_epsilon(orders=ORDERS, sums=sums, delta=delta)
 
     def would_exceed_filter(
-        self, round: Round, *, epsilon: float, delta: float, order: float | None = None, count: int = 1
+        self, round: Round, *, epsilon: float, delta: float, order: float, count: int = 1
     ) -> tuple[str, ...]:
         """Return the clients of `count` more such rounds whom a Renyi filter at (`epsilon`, `delta`) leaves out.
 
-        `order`: that of `filter_order` if it is not given; one for all rounds. State the most drop-outs with which the
-        round will still be released; those that there were are for `compose`. Guarantee: if a client is in no round for
+        `order` > 1: one for all rounds, chosen before the first, as by `filter_order`. State the most drop-outs with
+        which the round will still be released; those that there were are for `compose`. Guarantee: if a client is in no round for
         which this names it, then what is released is (epsilon, delta)-DP for that client at any time, whatever rounds
         were chosen from what was seen. Sources: `filter_budget`, with its proof in `renyi`; feldman2021filter (a
         filter for each person). Raises ValueError naming the argument.
         """
-        at = filter_order(epsilon=epsilon, delta=delta) if order is None else order
-        budget = filter_budget(epsilon=epsilon, delta=delta, order=at)
+        budget = filter_budget(epsilon=epsilon, delta=delta, order=order)
         more = {self._step(round): integer("count", count)}
         names, spent = [], {}
         for name in self._of(round):
             phases = _phases(self._of_all, self._own.get(name, {}), more)
             if phases not in spent:
-                spent[phases] = self._divergence(phases, at)
+                spent[phases] = self._divergence(phases, order)
             if spent[phases] > budget:
                 names.append(name)
         return tuple(names)

@@ -42,7 +42,7 @@ _ERROR = 1e-9  # relative, allowed to a divergence: the sums err by less
 _FAR = 40.0  # deviations, beyond which nothing is left of a normal density
 _MOST_POINTS = 1_000_000
 _NEAR = 0.03
-_FILTER_ORDERS = 1 + np.geomspace(0.01, 1e3, 400)
+_FILTER_ORDERS = 1 + np.geomspace(0.01, 1e3, 120)
 
 
 def divergence(
@@ -93,19 +93,29 @@ def filter_budget(*, epsilon: float, delta: float, order: float) -> float:
     return budget
 
 
-def filter_order(*, epsilon: float, delta: float) -> float:
-    """Return the order of a filter that admits most Gaussian rounds: where `filter_budget` over the order is largest.
+def filter_order(
+    *,
+    epsilon: float,
+    delta: float,
+    sampler: Sampler | None = None,
+    noise_multiplier: float = 1.0,
+    neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
+) -> float:
+    """Return the order at which a filter admits most of the steps that are planned, the last ones as for `divergence`.
 
-    A choice, not a bound: any order will do that is chosen before the first round. Source: derived here, a Gaussian
-    round has a divergence proportional to the order. Raises ValueError naming epsilon or delta, or both where no order
-    leaves a budget.
+    Without a `sampler` they are Gaussian, of any noise. A choice, not a bound: any order will do that is chosen before
+    the first round. Source: derived here, the largest ratio of `filter_budget` and `divergence` over a grid of orders.
+    Raises ValueError naming the argument, and epsilon where no order leaves a budget.
     """
     target, failure = real("epsilon", epsilon, above=0), real("delta", delta, above=0, below=1)
-    budgets = _budgets(target, failure, _FILTER_ORDERS) / _FILTER_ORDERS
-    best = int(np.argmax(budgets))
-    if budgets[best] <= 0:
+    budgets = _budgets(target, failure, _FILTER_ORDERS)
+    if budgets.max() <= 0:
         raise ValueError(f"epsilon {target:g} at delta {failure:g} leaves no budget at any order up to 1,001")
-    return float(_FILTER_ORDERS[best])
+    orders, budgets = _FILTER_ORDERS[budgets > 0], budgets[budgets > 0]
+    planned = FullBatch() if sampler is None else sampler
+    noise = real("noise_multiplier", noise_multiplier, above=0)
+    spent = divergence(planned, noise_multiplier=noise, order=orders, neighbouring=neighbouring)
+    return float(orders[np.argmax(budgets / spent)])
 
 
 def odometer_epsilon(*, orders: ArrayLike, sums: ArrayLike, delta: float) -> float:

@@ -203,9 +203,9 @@ class ClientAccountant:
         """Return the clients of `count` more such rounds whom a Renyi filter at (`epsilon`, `delta`) leaves out.
 
         `order` > 1: one for all rounds, chosen before the first, as by `filter_order`. State the most drop-outs with
-        which the round will still be released; those that there were are for `compose`. Guarantee: if a client is in no round for
-        which this names it, then what is released is (epsilon, delta)-DP for that client at any time, whatever rounds
-        were chosen from what was seen. Sources: `filter_budget`, with its proof in `renyi`; feldman2021filter (a
+        which the round will still be released; those that there were are for `compose`. Guarantee: if a client is in
+        no round for which this names it, then what is released is (epsilon, delta)-DP for it at any time, whatever
+        rounds were chosen from what was seen. Sources: `filter_budget`, with its proof in `renyi`; feldman2021filter (a
         filter for each person). Raises ValueError naming the argument.
         """
         budget = filter_budget(epsilon=epsilon, delta=delta, order=order)

@@ -41,7 +41,7 @@ def test_a_mixture_of_nodes_dominates_a_step_between_and_another_is_dominated(or
     assert np.all((below < above) & (below > 0) & (above < 1))
     end = float(nodes[1].loss(np.array(9.0)))
     losses = np.linspace(-min(end, 1.0), end, 61)
-    grids = [node.part(1, DELTA, TOGETHER, merged=False).cells(max(end, 1e-2) / 300) for node in nodes]
+    grids = [node.part(1, DELTA, TOGETHER, merged=False).cells(max(end, 1e-2) / 600) for node in nodes]
     uppers, lowers = [pessimistic(each) for each in grids], [trimmed(optimistic(each)) for each in grids]
     for shift, share, other in zip(shifts, above, below, strict=True):
         truth = profile(Step(float(shift), rate, order), losses)
@@ -82,6 +82,7 @@ def test_both_routes_agree_on_a_sum(monkeypatch, order):
     assert high / low - 1 < 6e-4 and high == pytest.approx(most, rel=2e-4)
 
 
+@pytest.mark.slow
 def test_curves_of_a_schedule_are_those_of_a_sum_of_losses():
     """The advantage and delta against an even sum of the losses, without guarantees, by numpy's transform."""
     phases = [Phase(Poisson(0.05), noise, count) for noise, count in STEPS]

@@ -17,6 +17,9 @@ Samplers
     ShuffledEpochs(batch_size, records)      permutations cut into batches: no amplification is proven
     BallsInBins(steps_per_epoch)             each record in one random step of every epoch: what to use for epochs
     FullBatch()                              all records in every step
+    RandomAllocation(uses, steps_per_epoch)  each record in several random steps of every epoch
+Other noise, in the place of a sampler
+    Laplace(), RandomizedResponse(buckets)   on all records, in every step
 Neighbouring relation and adversary
     Neighbouring    add_or_remove, zero_out, replace_one
     Observer        every_step, last_iterate, round_ends
@@ -26,6 +29,7 @@ Modules
     dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD; conversions between notions
     privacy_curves  the whole privacy of a run: profile, trade-off curve, advantage, each with both ends
     poisson_gaussian, fixed_batches, shuffled_batches, balls_in_bins   the samplers' accountants, each with its proof
+    pure_mechanisms, random_allocation   Laplace noise, randomised response; k uses in t steps
     renyi           Renyi divergences at any order; proofs of the odometer and the filter
     clients         rounds of clients, with the proofs for noise in shares and for drop-outs
     tradeoff        trade-off functions (f-DP) and adversaries
@@ -44,6 +48,7 @@ Modules
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names are imported at their first use, below
@@ -59,6 +64,8 @@ if TYPE_CHECKING:  # the names are imported at their first use, below
     )
     from dpfl.accounting.hidden_state import ConvexProblem
     from dpfl.accounting.neighbouring import Neighbouring, Observer
+    from dpfl.accounting.pure_mechanisms import Laplace, RandomizedResponse
+    from dpfl.accounting.random_allocation import RandomAllocation
     from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 __all__ = [
@@ -68,11 +75,14 @@ __all__ = [
     "FixedBatches",
     "FullBatch",
     "Guarantee",
+    "Laplace",
     "Neighbouring",
     "Observer",
     "Phase",
     "Poisson",
     "PrivacyCurve",
+    "RandomAllocation",
+    "RandomizedResponse",
     "Round",
     "ShuffledEpochs",
     "WithReplacement",
@@ -82,19 +92,22 @@ __all__ = [
     "privacy_curve",
 ]
 
+_HOMES = {
+    "ConvexProblem": "hidden_state",
+    **dict.fromkeys(("ClientAccountant", "Round"), "clients"),
+    **dict.fromkeys(("Laplace", "RandomizedResponse"), "pure_mechanisms"),
+    "RandomAllocation": "random_allocation",
+}
+"""Modules of the names that most uses do without."""
+
 
 def __getattr__(name: str) -> Any:
     """Import the public names at their first use: scipy, which the accountants need, is slow to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "ConvexProblem":
-        from dpfl.accounting.hidden_state import ConvexProblem
-
-        return ConvexProblem
-    if name in ("ClientAccountant", "Round"):
-        from dpfl.accounting import clients
-
-        return getattr(clients, name)
+    home = _HOMES.get(name)
+    if home is not None:
+        return getattr(import_module(f"dpfl.accounting.{home}"), name)
     from dpfl.accounting import guarantees, neighbouring, samplers
 
     homes = (samplers, guarantees, neighbouring)

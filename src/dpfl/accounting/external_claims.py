@@ -34,14 +34,16 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dp_accounting import dp_event as events
 
 from dpfl import accounting
+from dpfl.accounting import gaussian_dp
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
+from dpfl.accounting.pure_mechanisms import Laplace, RandomizedResponse
 from dpfl.accounting.samplers import (
     SAMPLERS,
     FixedBatches,
@@ -57,8 +59,9 @@ from dpfl.files import unique_keys
 # Import of dp_accounting's events: what a mechanism did, as phases that the accountants here know.
 
 KNOWN = (
-    "GaussianDpEvent, alone or sampled (PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, "
-    "SampledWithReplacementDpEvent), composed (ComposedDpEvent, SelfComposedDpEvent), NoOpDpEvent"
+    "GaussianDpEvent, alone or sampled, also several on one sample (PoissonSampledDpEvent, "
+    "SampledWithoutReplacementDpEvent, SampledWithReplacementDpEvent), LaplaceDpEvent, RandomizedResponseDpEvent, "
+    "composed (ComposedDpEvent, SelfComposedDpEvent), NoOpDpEvent"
 )
 
 
@@ -95,14 +98,27 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
                 yield from _flat(part, count)
         case events.GaussianDpEvent(noise_multiplier=noise):
             yield FullBatch(), noise, count
-        case events.PoissonSampledDpEvent(sampling_probability=rate, event=events.GaussianDpEvent() as inner):
-            yield Poisson(rate), inner.noise_multiplier, count
-        case events.SampledWithoutReplacementDpEvent(event=events.GaussianDpEvent() as inner):
-            yield FixedBatches(event.sample_size, event.source_dataset_size), inner.noise_multiplier, count
-        case events.SampledWithReplacementDpEvent(event=events.GaussianDpEvent() as inner):
-            yield WithReplacement(event.sample_size, event.source_dataset_size), inner.noise_multiplier, count
+        case events.PoissonSampledDpEvent(sampling_probability=rate, event=inner) if noise := _joint_noise(inner):
+            yield Poisson(rate), noise, count
+        case events.SampledWithoutReplacementDpEvent(event=inner) if noise := _joint_noise(inner):
+            yield FixedBatches(event.sample_size, event.source_dataset_size), noise, count
+        case events.SampledWithReplacementDpEvent(event=inner) if noise := _joint_noise(inner):
+            yield WithReplacement(event.sample_size, event.source_dataset_size), noise, count
+        case events.LaplaceDpEvent(noise_multiplier=noise):
+            yield cast("Sampler", Laplace()), noise, count
+        case events.RandomizedResponseDpEvent(noise_parameter=chance, num_buckets=buckets):
+            if real("noise_parameter", chance, at_least=0, at_most=1) < 1 and integer("num_buckets", buckets) > 1:
+                reports = RandomizedResponse(buckets)
+                yield cast("Sampler", reports), reports.noise_multiplier(chance), count
         case _:
             raise ValueError(f"event {event!r} is not known here; known are {KNOWN}")
+
+
+def _joint_noise(event: events.DpEvent) -> float | None:
+    """Return the noise multiplier of Gaussian parts that one sample releases; None where there are others."""
+    parts = [noise for sampler, noise, count in _flat(event, 1) for _ in range(count) if sampler == FullBatch()]
+    others = any(sampler != FullBatch() for sampler, _, _ in _flat(event, 1))
+    return None if others or not parts else float(gaussian_dp.joint_noise(parts))
 
 
 # A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.

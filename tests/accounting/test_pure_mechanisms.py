@@ -35,7 +35,7 @@ def about(found, exact, width=1e-3):
 def test_one_step_of_laplace_noise_is_the_closed_form(relation):
     largest = (2 if relation == "replace_one" else 1) / 1.7
     found = guarantee(Laplace(), noise_multiplier=1.7, steps=1, delta=1e-2, neighbouring=relation)
-    about(found, largest + 2 * math.log1p(-1e-2))  # delta = 1 - e^((epsilon - s)/2)
+    about(found, largest + 2 * math.log1p(-1e-2), 1e-8)  # delta = 1 - e^((epsilon - s)/2)
 
 
 def test_two_steps_of_laplace_noise_are_an_integral_over_a_plane():
@@ -82,6 +82,14 @@ def test_randomised_response_against_the_sum_over_all_counts(buckets, chance, st
     about(guarantee(reports, noise_multiplier=noise, steps=steps, delta=DELTA, neighbouring="replace_one"), exact)
 
 
+@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-100])
+def test_one_report_of_two_buckets_at_a_small_delta_is_the_closed_form(delta):
+    """delta = p - e^epsilon q, whose epsilon is next to the largest loss: the search begins at a single point."""
+    p = math.e / (math.e + 1)
+    found = guarantee(RandomizedResponse(2), noise_multiplier=1.0, steps=1, delta=delta, neighbouring="replace_one")
+    about(found, math.log((p - delta) / (1 - p)), 1e-8)
+
+
 def test_randomised_response_is_of_replaced_records():
     with pytest.raises(ValueError, match=r"^neighbouring must be replace_one for randomised response"):
         guarantee(RandomizedResponse(3), noise_multiplier=1.0, steps=1, delta=DELTA, neighbouring="zero_out")
@@ -113,7 +121,9 @@ def test_noise_is_found_and_no_outcome_loses_more_than_pure_privacy_says():
     assert 1 - 1e-4 <= spent <= 1.0
     assert guarantee(Laplace(), noise_multiplier=2.0, steps=3, delta=1e-200).upper <= 1.5 * (1 + 1e-12)
     beyond = guarantee(Laplace(), noise_multiplier=1e-3, steps=1, delta=DELTA)
-    assert beyond.lower == 0.0 and beyond.upper <= 1000 * (1 + 1e-12)
+    assert beyond.lower == pytest.approx(1000 + 2 * math.log1p(-DELTA), rel=1e-12) and beyond.upper <= 1000 * (
+        1 + 1e-12
+    )
 
 
 def test_events_of_dp_accounting_become_phases():

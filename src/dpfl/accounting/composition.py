@@ -878,7 +878,7 @@ def _root(excess: Callable[[float], float], start: float, scale: float, side: in
         return values[x]
 
     low = high = max(0.0, start)
-    width = scale / 8
+    width = scale / 8 or 1e-9 * max(high, 1e-9)  # a law under a steep tilt may be a single point
     if value(high) > 0 and value(_ENDLESS) > 0:
         return math.inf
     while value(high) > 0:

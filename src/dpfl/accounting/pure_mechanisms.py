@@ -93,14 +93,19 @@ class _Pure(SamplerAccountant[Any]):
 
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
         pure = EpsilonBound(self.run.steps * self.largest * (1 + 1e-15), "no outcome loses more")
+        if self.run.steps == 1:
+            once = self._once(self.run.delta * (1 - 1e-10)) * (1 + 1e-13)
+            return min(EpsilonBound(max(once, 0.0), "exact for one step"), pure)
         if self.loss_is_beyond_floats():
             return min(plain, pure)
         return min(EpsilonBound(self._interval(both=False)[1], "pessimistic PLD of the mechanism"), plain, pure)
 
     def lower(self) -> EpsilonBound:
-        if self.loss_is_beyond_floats():
-            return EpsilonBound(0.0, "nothing is known for losses beyond e^650")
-        return EpsilonBound(self._interval(both=True)[0], "optimistic PLD of the mechanism")
+        once = self._once(min(self.run.delta * (1 + 1e-10), 1.0))
+        one = EpsilonBound(max(once * (1 - 1e-13), 0.0), "exact for one step, which spends no more than many")
+        if self.run.steps == 1 or self.loss_is_beyond_floats():
+            return one
+        return max(EpsilonBound(self._interval(both=True)[0], "optimistic PLD of the mechanism"), one)
 
     def above(self) -> PhaseSource:
         return PhaseSource(lambda order, delta, together: self._part(), self.run.steps)
@@ -114,6 +119,10 @@ class _Pure(SamplerAccountant[Any]):
         return LossPart(partial(_cells, self._law, self.largest), losses[order], np.log(masses[order]), self.run.steps)
 
     @abstractmethod
+    def _once(self, delta: float) -> float:
+        """Return epsilon at delta of one step; below 0 where nothing is spent."""
+
+    @abstractmethod
     def _law(self, edges: Array) -> tuple[Array, Array]:
         """Return losses and their masses (k,): atoms, and nodes of the density between neighbours of `edges`."""
 
@@ -121,6 +130,9 @@ class _Pure(SamplerAccountant[Any]):
 @accounts_for(Laplace)
 class _Laplace(_Pure):
     """Two atoms, and a density in between."""
+
+    def _once(self, delta: float) -> float:
+        return self.largest + 2 * math.log1p(-delta) if delta < 1 else -math.inf
 
     def _law(self, edges: Array) -> tuple[Array, Array]:
         s = self.largest
@@ -143,10 +155,18 @@ class _RandomizedResponse(_Pure):
             raise ValueError("neighbouring must be replace_one for randomised response, which reports every record")
         return self.run
 
+    def _once(self, delta: float) -> float:
+        true, _ = self._chances
+        return self.largest + math.log1p(-delta / true) if delta < true else -math.inf
+
+    @property
+    def _chances(self) -> tuple[float, float]:
+        """The chances of the true report and of one other."""
+        true = 1 / (1 + (self.sampler.buckets - 1) * math.exp(-self.largest))
+        return true, true * math.exp(-self.largest)
+
     def _law(self, edges: Array) -> tuple[Array, Array]:
-        s, buckets = self.largest, self.sampler.buckets
-        true = 1 / (1 + (buckets - 1) * math.exp(-s))
-        other = true * math.exp(-s)
+        s, buckets, (true, other) = self.largest, self.sampler.buckets, self._chances
         losses, masses = np.array([-s, 0.0, s]), np.array([other, (buckets - 2) * other, true])
         return losses[masses > 0], masses[masses > 0]
 

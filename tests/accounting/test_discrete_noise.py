@@ -46,6 +46,12 @@ def test_discrete_gaussian_shares_against_their_convolution(came, variance, move
         assert exact(4, log_p, log_q) >= 0.99 * 4 * rho
 
 
+def test_skellam_noise_has_the_terms_beyond_the_gaussians_by_hand():
+    """Order 2, v = 4: 2/8 + min((3 + 6)/64, 3/8); and where v = 1/2, 2 + min(9, 3)."""
+    assert skellam_divergence(2, shares=4, share_variance=1.0, l2=1.0, l1=1.0) == pytest.approx(0.25 + 9 / 64)
+    assert skellam_divergence(2, shares=1, share_variance=0.5, l2=1.0, l1=1.0) == pytest.approx(2 + 3)
+
+
 def test_many_coordinates_and_little_noise_cost_more_than_a_gaussian():
     plain = 4.0 / (2 * 10 * 2.0)
     wide = discrete_gaussian_rho(shares=10, share_variance=2.0, l2=2.0, l1=2e3, dimension=10**6)

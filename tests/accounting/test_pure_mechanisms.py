@@ -82,6 +82,19 @@ def test_randomised_response_against_the_sum_over_all_counts(buckets, chance, st
     about(guarantee(reports, noise_multiplier=noise, steps=steps, delta=DELTA, neighbouring="replace_one"), exact)
 
 
+def test_reports_composed_one_by_one_by_dp_accounting_spend_as_much():
+    """`compose(event, 30)` counts the event once: docs/conformance.md."""
+    event = dp_accounting.RandomizedResponseDpEvent(0.5, 4)
+    once, each = (PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE) for _ in range(2))
+    once.compose(event, 30)
+    for _ in range(30):
+        each.compose(event)
+    phases = from_dp_event(dp_accounting.SelfComposedDpEvent(event, 30))
+    found = guarantee_of_phases(phases, delta=DELTA, neighbouring="replace_one")
+    assert found.upper == pytest.approx(each.get_epsilon(DELTA), rel=1e-4)
+    assert once.get_epsilon(DELTA) < 2 and found.lower > 45.02
+
+
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-100])
 def test_one_report_of_two_buckets_at_a_small_delta_is_the_closed_form(delta):
     """delta = p - e^epsilon q, whose epsilon is next to the largest loss: the search begins at a single point."""

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
@@ -366,6 +366,6 @@ def _round(entry: Any) -> tuple[Round, int]:
     drawn = {each.name for each in fields(kind)}
     optional = {"cohort", "distributed", "dropped", "colluding"} & set(entry)
     _only(entry, {"count", "sampler", "noise_multiplier", *drawn, *optional})
-    sampler = kind(**{name: entry[name] for name in drawn})
+    sampler = cast("Any", kind)(**{name: entry[name] for name in drawn})
     stated = {name: entry[name] for name in optional}
     return Round(sampler, entry["noise_multiplier"], **stated), integer("count", entry["count"], at_least=1)

@@ -575,7 +575,7 @@ def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np
 
 def _turn(each: _Tilted, size: int, kept: NDArray[np.intp]) -> Array:
     """Return the angles by which the first place turns the spectrum."""
-    return (each.first * kept) % size * (-2 * math.pi / size)
+    return np.asarray((each.first * kept) % size, dtype=np.float64) * (-2 * math.pi / size)
 
 
 def _growths(tilted: Sequence[_Tilted | _Mixed], step: float) -> tuple[Array, Array, float]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpfl.accounting.numerics import integer
 from dpfl.accounting.sampler_accountants import (
@@ -42,7 +43,7 @@ class RandomAllocation:
 
 
 @accounts_for(RandomAllocation)
-class _RandomAllocation(SamplerAccountant[RandomAllocation]):
+class _RandomAllocation(SamplerAccountant[Any]):
     """Epochs of balls in bins, one a use."""
 
     by_record, has_rough_answers = True, True

@@ -27,7 +27,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import Array, by_element, member, real, reals
@@ -154,7 +153,8 @@ def _divergence(
         rate, shift = sampler.sample_rate, 1 / sigma
         orders: tuple[Order, ...] = ("replace",) if relation is Neighbouring.REPLACE_ONE else ("remove", "add")
     else:
-        rate, shift, orders = sampler.batch_size / sampler.records, 2 / sigma, ("remove", "add")
+        rate, shift = sampler.batch_size / sampler.records, 2 / sigma
+        orders = ("remove", "add")
         if relation is Neighbouring.ADD_OR_REMOVE:
             move = 2.0  # another record takes the place
     plain = order * (move / sigma) ** 2 / 2
@@ -177,7 +177,7 @@ def _log_mean(step: Step, order: float) -> float:
         return math.inf
     x = np.arange(-reach, reach + width, width)
     loss, log_density = step.loss_and_log_density(x)
-    return float(logsumexp(log_density - loss + _log_excess(loss, order))) + math.log(width)
+    return _log_sum(log_density - loss + _log_excess(loss, order)) + math.log(width)
 
 
 def _log_excess(loss: Array, order: float) -> Array:
@@ -191,7 +191,7 @@ def _log_excess(loss: Array, order: float) -> Array:
     for power in range(2, 10):
         factor = order * math.expm1((power - 1) * math.log(order)) / math.factorial(power)
         series += factor * np.where(near, loss, 0.0) ** power
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(near, np.log(series), order * rise + np.log(np.where(loss > 0, above, below)))
 
 
@@ -211,7 +211,13 @@ def _log_mean_of_profile(shift: float, rate: float, order: float) -> float:
         power = order * loss
         grown = power + np.log(-np.expm1(-power))  # ln(r^a - 1)
         term = np.log(-np.expm1(-(order - 1) * loss)) + grown
-    return float(logsumexp(log_density - loss + term + log_weights))
+    return _log_sum(log_density - loss + term + log_weights)
+
+
+def _log_sum(logs: Array) -> float:
+    """Return the logarithm of a sum, from the logarithms of its terms."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
 
 
 @lru_cache(maxsize=1)

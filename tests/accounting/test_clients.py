@@ -11,7 +11,16 @@ from dp_accounting.pld import PLDAccountant
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpfl.accounting import ClientAccountant, FixedBatches, FullBatch, Phase, Poisson, Round, gaussian_dp, guarantee
+from dpfl.accounting import (
+    ClientAccountant,
+    ClientRound,
+    FixedBatches,
+    FullBatch,
+    Phase,
+    Poisson,
+    gaussian_dp,
+    guarantee,
+)
 from dpfl.accounting.renyi import divergence, filter_budget, filter_order
 from dpfl.errors import InputError
 
@@ -21,8 +30,8 @@ NAMES = ("ann", "bob", "cy", "dee")
 
 def test_named_cohorts_are_gaussian_for_those_who_are_in_them():
     accountant = ClientAccountant(NAMES)
-    accountant.compose(Round(FullBatch(), 3.0, cohort=("ann", "bob")), count=5)
-    accountant.compose(Round(FullBatch(), 2.0, cohort=("bob", "cy")))
+    accountant.compose(ClientRound(FullBatch(), 3.0, cohort=("ann", "bob")), count=5)
+    accountant.compose(ClientRound(FullBatch(), 2.0, cohort=("bob", "cy")))
     mus = {"ann": math.sqrt(5) / 3, "bob": math.sqrt(5 / 9 + 1 / 4), "cy": 1 / 2}
     for name, mu in mus.items():
         found = accountant.guarantee(name, delta=DELTA)
@@ -36,7 +45,7 @@ def test_named_cohorts_are_gaussian_for_those_who_are_in_them():
 @pytest.mark.parametrize(("colluding", "left"), [(0, 3), (2, 1)])
 def test_shares_that_drop_out_or_are_known_hide_nobody(colluding, left):
     accountant = ClientAccountant(NAMES, neighbouring="replace_one")
-    accountant.compose(Round(FullBatch(), 4.0, NAMES[:3], distributed=True, dropped=2, colluding=colluding))
+    accountant.compose(ClientRound(FullBatch(), 4.0, NAMES[:3], distributed=True, dropped=2, colluding=colluding))
     mu = 2 / (4.0 * math.sqrt(left / 5))  # of five shares, each of variance 16 / 5
     assert accountant.guarantee("ann", delta=DELTA).upper == pytest.approx(float(gaussian_dp.epsilon(DELTA, mu)))
 
@@ -50,7 +59,7 @@ def test_what_is_left_of_a_drawn_cohort_is_drawn_from_all_given_its_number():
             chances[left] = chances.get(left, 0) + 0.7 ** sum(came) * 0.3 ** (3 - sum(came)) / 4
     accountant = ClientAccountant(NAMES)
     for gone in (1, 2):
-        accountant.compose(Round(FixedBatches(3, 4), 2.0, distributed=True, dropped=gone))
+        accountant.compose(ClientRound(FixedBatches(3, 4), 2.0, distributed=True, dropped=gone))
         of_this_size = [chances[left] for left in itertools.combinations(range(4), 3 - gone)]
         assert np.ptp(of_this_size) < 1e-15
         sampler, noise, steps = accountant.ledger("ann")[-1]
@@ -63,7 +72,7 @@ def test_a_round_with_shares_and_drop_outs_against_the_exact_mixture():
     batch, records, gone, noise = 8, 20, 3, 3.0
     names = [str(each) for each in range(records)]
     accountant = ClientAccountant(names)
-    accountant.compose(Round(FixedBatches(batch, records), noise, distributed=True, dropped=gone))
+    accountant.compose(ClientRound(FixedBatches(batch, records), noise, distributed=True, dropped=gone))
     found = accountant.guarantee("0", delta=1e-3)
     deviation, share = math.sqrt(5 * noise**2 / batch), 5 / records
     x = np.linspace(-60, 60, 200_001)
@@ -81,8 +90,8 @@ def test_a_round_with_shares_and_drop_outs_against_the_exact_mixture():
 
 def test_cohorts_by_coins_against_dp_accounting():
     accountant = ClientAccountant(NAMES, neighbouring="add_or_remove")
-    accountant.compose(Round(Poisson(0.1), 1.1), count=30)
-    accountant.compose(Round(Poisson(0.2), 1.4, cohort=("ann", "cy")), count=10)
+    accountant.compose(ClientRound(Poisson(0.1), 1.1), count=30)
+    accountant.compose(ClientRound(Poisson(0.2), 1.4, cohort=("ann", "cy")), count=10)
     theirs = PLDAccountant()
     for rate, noise, count in ((0.1, 1.1, 30), (0.2, 1.4, 10)):
         step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
@@ -97,15 +106,15 @@ def test_cohorts_by_coins_against_dp_accounting():
 def test_equal_rounds_are_counted_together_wherever_they_stand():
     accountant = ClientAccountant(NAMES)
     for _ in range(2):
-        accountant.compose(Round(Poisson(0.1), 1.1), count=2)
-        accountant.compose(Round(Poisson(0.1), 1.1, cohort=("ann",)))
+        accountant.compose(ClientRound(Poisson(0.1), 1.1), count=2)
+        accountant.compose(ClientRound(Poisson(0.1), 1.1, cohort=("ann",)))
     assert accountant.ledger("ann") == (Phase(Poisson(0.1), 1.1, 6),)
     assert accountant.ledger("bob") == (Phase(Poisson(0.1), 1.1, 4),)
 
 
 def test_would_exceed_names_those_above_and_enters_nothing():
-    accountant, more = ClientAccountant(NAMES), Round(FullBatch(), 3.0)
-    accountant.compose(Round(FullBatch(), 3.0, cohort=("ann",)), count=3)
+    accountant, more = ClientAccountant(NAMES), ClientRound(FullBatch(), 3.0)
+    accountant.compose(ClientRound(FullBatch(), 3.0, cohort=("ann",)), count=3)
     limit = float(gaussian_dp.epsilon(DELTA, math.sqrt(3) / 3)) * (1 + 1e-9)
     before = accountant.guarantee("ann", delta=DELTA)
     assert accountant.would_exceed(more, epsilon=limit, delta=DELTA) == ("ann",)
@@ -120,12 +129,12 @@ def test_a_filter_admits_rounds_as_long_as_the_budget_of_its_order_reaches():
     step = {"sampler": Poisson(0.1), "noise_multiplier": 1.5, "neighbouring": "add_or_remove"}
     order = filter_order(**target, **step)
     each = divergence(step.pop("sampler"), **step, order=order)
-    one, admitted = Round(Poisson(0.1), 1.5, cohort=("ann", "bob")), 0
+    one, admitted = ClientRound(Poisson(0.1), 1.5, cohort=("ann", "bob")), 0
     while not accountant.would_exceed_filter(one, **target, order=order):
         accountant.compose(one)
         admitted += 1
     assert admitted == math.floor(filter_budget(**target, order=order) / each) > 5
-    assert accountant.would_exceed_filter(Round(Poisson(0.1), 1.5), **target, order=order) == ("ann", "bob")
+    assert accountant.would_exceed_filter(ClientRound(Poisson(0.1), 1.5), **target, order=order) == ("ann", "bob")
     assert accountant.would_exceed_filter(one, **target, order=order, count=0) == ()
     assert accountant.guarantee("ann", delta=DELTA).upper <= 1.5
 
@@ -133,8 +142,8 @@ def test_a_filter_admits_rounds_as_long_as_the_budget_of_its_order_reaches():
 def test_an_odometer_shows_no_less_than_what_planned_rounds_spend():
     accountant = ClientAccountant(NAMES)
     assert accountant.odometer("ann", delta=DELTA) == 0.0
-    accountant.compose(Round(FixedBatches(2, 4), 5.0), count=12)
-    accountant.compose(Round(FullBatch(), 9.0, cohort=("ann",)))
+    accountant.compose(ClientRound(FixedBatches(2, 4), 5.0), count=12)
+    accountant.compose(ClientRound(FullBatch(), 9.0, cohort=("ann",)))
     shown = {name: accountant.odometer(name, delta=DELTA) for name in ("ann", "bob")}
     assert shown["ann"] > shown["bob"] > accountant.guarantee("bob", delta=DELTA).upper
     mu = math.sqrt(12) / 5  # no more than twelve Gaussian rounds, by one of the orders
@@ -144,9 +153,9 @@ def test_an_odometer_shows_no_less_than_what_planned_rounds_spend():
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_a_saved_ledger_is_loaded_whole_and_to_the_same_bytes(tmp_path, relation):
     accountant = ClientAccountant(NAMES, neighbouring=relation)
-    accountant.compose(Round(FixedBatches(3, 4), 0.1 + 0.2, distributed=True, dropped=1), count=3)
-    accountant.compose(Round(FullBatch(), 4.0, NAMES[:3], distributed=True, dropped=2, colluding=1))
-    accountant.compose(Round(Poisson(1 / 3), 1.1))
+    accountant.compose(ClientRound(FixedBatches(3, 4), 0.1 + 0.2, distributed=True, dropped=1), count=3)
+    accountant.compose(ClientRound(FullBatch(), 4.0, NAMES[:3], distributed=True, dropped=2, colluding=1))
+    accountant.compose(ClientRound(Poisson(1 / 3), 1.1))
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     accountant.save(first)
     loaded = ClientAccountant.load(first)
@@ -218,19 +227,35 @@ def test_a_missing_file_and_a_full_folder_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("relation", "round_", "line"),
     [
-        ("add_or_remove", lambda: Round(FullBatch(), 1.0, distributed=True), "distributed noise tells whether"),
-        ("add_or_remove", lambda: Round(FixedBatches(4, 4), 1.0), "batch_size must be below records"),
-        ("zero_out", lambda: Round(FixedBatches(2, 5), 1.0), "sampler: records must be the 4 clients, got 5"),
-        ("zero_out", lambda: Round(FixedBatches(2, 5), 1.0, cohort=NAMES), "cohort must name records = 5 clients"),
-        ("zero_out", lambda: Round(FixedBatches(2, 4), 1.0, dropped=2), "dropped must be below batch_size = 2"),
-        ("zero_out", lambda: Round(Poisson(0.1), 1.0, distributed=True), "distributed noise of a cohort by coins"),
-        ("zero_out", lambda: Round(FixedBatches(2, 4), 1.0, distributed=True, colluding=1), "colluding is of a named"),
+        ("add_or_remove", lambda: ClientRound(FullBatch(), 1.0, distributed=True), "distributed noise tells whether"),
+        ("add_or_remove", lambda: ClientRound(FixedBatches(4, 4), 1.0), "batch_size must be below records"),
+        ("zero_out", lambda: ClientRound(FixedBatches(2, 5), 1.0), "sampler: records must be the 4 clients, got 5"),
         (
             "zero_out",
-            lambda: Round(FullBatch(), 1.0, distributed=True, colluding=4),
+            lambda: ClientRound(FixedBatches(2, 5), 1.0, cohort=NAMES),
+            "cohort must name records = 5 clients",
+        ),
+        ("zero_out", lambda: ClientRound(FixedBatches(2, 4), 1.0, dropped=2), "dropped must be below batch_size = 2"),
+        (
+            "zero_out",
+            lambda: ClientRound(Poisson(0.1), 1.0, distributed=True),
+            "distributed noise of a cohort by coins",
+        ),
+        (
+            "zero_out",
+            lambda: ClientRound(FixedBatches(2, 4), 1.0, distributed=True, colluding=1),
+            "colluding is of a named",
+        ),
+        (
+            "zero_out",
+            lambda: ClientRound(FullBatch(), 1.0, distributed=True, colluding=4),
             "colluding must leave one of the 4",
         ),
-        ("zero_out", lambda: Round(FullBatch(), 1.0, cohort=("eve",)), "cohort must name these 4 clients, got eve"),
+        (
+            "zero_out",
+            lambda: ClientRound(FullBatch(), 1.0, cohort=("eve",)),
+            "cohort must name these 4 clients, got eve",
+        ),
     ],
 )
 def test_a_round_that_does_not_fit_is_refused_and_not_entered(relation, round_, line):

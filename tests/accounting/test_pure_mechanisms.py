@@ -12,7 +12,7 @@ from scipy.stats import laplace, multinomial, norm
 
 from dpfl.accounting import (
     FullBatch,
-    Laplace,
+    LaplaceNoise,
     Phase,
     RandomizedResponse,
     guarantee,
@@ -34,12 +34,12 @@ def about(found, exact, width=1e-3):
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_one_step_of_laplace_noise_is_the_closed_form(relation):
     largest = (2 if relation == "replace_one" else 1) / 1.7
-    found = guarantee(Laplace(), noise_multiplier=1.7, steps=1, delta=1e-2, neighbouring=relation)
+    found = guarantee(LaplaceNoise(), noise_multiplier=1.7, steps=1, delta=1e-2, neighbouring=relation)
     about(found, largest + 2 * math.log1p(-1e-2), 1e-8)  # delta = 1 - e^((epsilon - s)/2)
 
 
 def test_two_steps_of_laplace_noise_are_an_integral_over_a_plane():
-    found = guarantee(Laplace(), noise_multiplier=1.0, steps=2, delta=0.05)
+    found = guarantee(LaplaceNoise(), noise_multiplier=1.0, steps=2, delta=0.05)
     x = np.linspace(-12, 13, 2501) + 1e-4
     p, q = (laplace.pdf(x, mean) * (x[1] - x[0]) for mean in (0, 1))
     both = np.outer(p, p), np.outer(q, q)
@@ -51,7 +51,7 @@ def test_two_steps_of_laplace_noise_are_an_integral_over_a_plane():
 def test_many_steps_of_laplace_noise_against_dp_accounting():
     theirs = PLDAccountant(value_discretization_interval=1e-5)
     theirs.compose(dp_accounting.LaplaceDpEvent(10.0), 200)
-    found = guarantee(Laplace(), noise_multiplier=10.0, steps=200, delta=DELTA)
+    found = guarantee(LaplaceNoise(), noise_multiplier=10.0, steps=200, delta=DELTA)
     assert found.lower <= theirs.get_epsilon(DELTA) and found.upper == pytest.approx(
         theirs.get_epsilon(DELTA), rel=1e-4
     )
@@ -64,7 +64,7 @@ def test_a_move_of_several_coordinates_spends_no_more_than_one_of_the_same_sum()
     step = x[1] - x[0]
     one, two = ([laplace.pdf(x, mean) * step for mean in (0, move)] for move in (0.4, 0.6))
     p, q = np.outer(one[0], two[0]), np.outer(one[1], two[1])
-    curve = privacy_curve([Phase(Laplace(), 1.0, 1)])
+    curve = privacy_curve([Phase(LaplaceNoise(), 1.0, 1)])
     for epsilon in (0.0, 0.3, 0.8):
         assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= curve.delta(epsilon).upper * (1 + 1e-3)
 
@@ -109,7 +109,7 @@ def test_randomised_response_is_of_replaced_records():
 
 
 def test_phases_of_laplace_and_gaussian_noise_are_an_integral_over_one_of_the_others_profile():
-    found = guarantee_of_phases([Phase(Laplace(), 2.0, 1), Phase(FullBatch(), 1.5, 1)], delta=1e-3)
+    found = guarantee_of_phases([Phase(LaplaceNoise(), 2.0, 1), Phase(FullBatch(), 1.5, 1)], delta=1e-3)
     x = np.linspace(-0.5, 1.0, 40_001)  # the Laplace loss is 0.5 below 0, -0.5 above the move of 0.5
 
     def spent(epsilon):
@@ -129,11 +129,11 @@ def test_phases_of_laplace_and_gaussian_noise_are_an_integral_over_one_of_the_ot
 
 
 def test_noise_is_found_and_no_outcome_loses_more_than_pure_privacy_says():
-    noise = noise_multiplier(Laplace(), steps=10, target_epsilon=1.0, delta=DELTA)
-    spent = guarantee(Laplace(), noise_multiplier=noise, steps=10, delta=DELTA).upper
+    noise = noise_multiplier(LaplaceNoise(), steps=10, target_epsilon=1.0, delta=DELTA)
+    spent = guarantee(LaplaceNoise(), noise_multiplier=noise, steps=10, delta=DELTA).upper
     assert 1 - 1e-4 <= spent <= 1.0
-    assert guarantee(Laplace(), noise_multiplier=2.0, steps=3, delta=1e-200).upper <= 1.5 * (1 + 1e-12)
-    beyond = guarantee(Laplace(), noise_multiplier=1e-3, steps=1, delta=DELTA)
+    assert guarantee(LaplaceNoise(), noise_multiplier=2.0, steps=3, delta=1e-200).upper <= 1.5 * (1 + 1e-12)
+    beyond = guarantee(LaplaceNoise(), noise_multiplier=1e-3, steps=1, delta=DELTA)
     assert beyond.lower == pytest.approx(1000 + 2 * math.log1p(-DELTA), rel=1e-12) and beyond.upper <= 1000 * (
         1 + 1e-12
     )
@@ -144,7 +144,7 @@ def test_events_of_dp_accounting_become_phases():
     events = [dp_accounting.SelfComposedDpEvent(coins, 3), dp_accounting.LaplaceDpEvent(2.0)]
     one, two = from_dp_event(dp_accounting.ComposedDpEvent(events))
     assert one == Phase(RandomizedResponse(4), RandomizedResponse(4).noise_multiplier(0.5), 3)
-    assert two == Phase(Laplace(), 2.0, 1)
+    assert two == Phase(LaplaceNoise(), 2.0, 1)
     assert from_dp_event(dp_accounting.RandomizedResponseDpEvent(1.0, 4)) == ()
     assert from_dp_event(dp_accounting.RandomizedResponseDpEvent(0.0, 1)) == ()
     with pytest.raises(ValueError, match=r"^noise_parameter must be above 0"):

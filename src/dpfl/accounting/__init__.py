@@ -9,7 +9,7 @@ One call for all samplers
     Guarantee, PrivacyCurve, Phase                          their answers, and a phase
 Clients
     ClientAccountant(clients)                a ledger a client: rounds with cohorts and drop-outs; odometer and filter
-    Round(sampler, noise_multiplier)         a round: its cohort, and who adds the noise
+    ClientRound(sampler, noise_multiplier)   a round: its cohort, and who adds the noise
 Samplers
     Poisson(sample_rate)                     each record by its own coin
     FixedBatches(batch_size, records)        without replacement, drawn independently in every step
@@ -19,7 +19,7 @@ Samplers
     FullBatch()                              all records in every step
     RandomAllocation(uses, steps_per_epoch)  each record in several random steps of every epoch
 Other noise, in the place of a sampler
-    Laplace(), RandomizedResponse(buckets)   on all records, in every step
+    LaplaceNoise(), RandomizedResponse(buckets)   on all records, in every step
 Neighbouring relation and adversary
     Neighbouring    add_or_remove, zero_out, replace_one
     Observer        every_step, last_iterate, round_ends
@@ -52,7 +52,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names are imported at their first use, below
-    from dpfl.accounting.clients import ClientAccountant, Round
+    from dpfl.accounting.clients import ClientAccountant, ClientRound
     from dpfl.accounting.guarantees import (
         Guarantee,
         Phase,
@@ -64,18 +64,19 @@ if TYPE_CHECKING:  # the names are imported at their first use, below
     )
     from dpfl.accounting.hidden_state import ConvexProblem
     from dpfl.accounting.neighbouring import Neighbouring, Observer
-    from dpfl.accounting.pure_mechanisms import Laplace, RandomizedResponse
+    from dpfl.accounting.pure_mechanisms import LaplaceNoise, RandomizedResponse
     from dpfl.accounting.random_allocation import RandomAllocation
     from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 __all__ = [
     "BallsInBins",
     "ClientAccountant",
+    "ClientRound",
     "ConvexProblem",
     "FixedBatches",
     "FullBatch",
     "Guarantee",
-    "Laplace",
+    "LaplaceNoise",
     "Neighbouring",
     "Observer",
     "Phase",
@@ -83,7 +84,6 @@ __all__ = [
     "PrivacyCurve",
     "RandomAllocation",
     "RandomizedResponse",
-    "Round",
     "ShuffledEpochs",
     "WithReplacement",
     "guarantee",
@@ -94,8 +94,8 @@ __all__ = [
 
 _HOMES = {
     "ConvexProblem": "hidden_state",
-    **dict.fromkeys(("ClientAccountant", "Round"), "clients"),
-    **dict.fromkeys(("Laplace", "RandomizedResponse"), "pure_mechanisms"),
+    **dict.fromkeys(("ClientAccountant", "ClientRound"), "clients"),
+    **dict.fromkeys(("LaplaceNoise", "RandomizedResponse"), "pure_mechanisms"),
     "RandomAllocation": "random_allocation",
 }
 """Modules of the names that most uses do without."""

@@ -45,7 +45,7 @@ _SHOWN = 3  # names in a line
 
 
 @dataclass(frozen=True)
-class Round:
+class ClientRound:
     """A round that releases a sum of clients' updates with Gaussian noise.
 
     `noise_multiplier` > 0: the standard deviation of the whole noise, as planned, over the norm bound of one update.
@@ -118,24 +118,24 @@ class ClientAccountant:
     Zero_out: a client's update becomes zero. Replace_one: it becomes another one. Add_or_remove: there is a client more
     or fewer. Raises ValueError naming clients or neighbouring.
 
-    >>> from dpfl.accounting import ClientAccountant, FixedBatches, FullBatch, Round
+    >>> from dpfl.accounting import ClientAccountant, ClientRound, FixedBatches, FullBatch
     >>> accountant = ClientAccountant(["ann", "bob", "cy", "dee"])
-    >>> accountant.compose(Round(FixedBatches(2, 4), noise_multiplier=8.0), count=10)
-    >>> accountant.compose(Round(FullBatch(), 8.0, cohort=("ann", "bob"), distributed=True, dropped=2))
+    >>> accountant.compose(ClientRound(FixedBatches(2, 4), noise_multiplier=8.0), count=10)
+    >>> accountant.compose(ClientRound(FullBatch(), 8.0, cohort=("ann", "bob"), distributed=True, dropped=2))
     >>> [round(accountant.guarantee(client, delta=1e-5).upper, 2) for client in ("ann", "cy")]
     [1.7, 1.53]
-    >>> accountant.would_exceed(Round(FullBatch(), 8.0), epsilon=1.7, delta=1e-5)
+    >>> accountant.would_exceed(ClientRound(FullBatch(), 8.0), epsilon=1.7, delta=1e-5)
     ('ann', 'bob')
     """
 
     def __init__(self, clients: Sequence[str], *, neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT) -> None:
         self.clients = _names("clients", clients)
         self.neighbouring = member("neighbouring", Neighbouring, neighbouring)
-        self._rounds: list[tuple[Round, int]] = []
+        self._rounds: list[tuple[ClientRound, int]] = []
         self._of_all: _Ledger = {}
         self._own: dict[str, _Ledger] = {}
 
-    def compose(self, round: Round, *, count: int = 1) -> None:
+    def compose(self, round: ClientRound, *, count: int = 1) -> None:
         """Enter `count` >= 0 equal rounds into the ledgers of the clients that they may have used.
 
         Source: the definition of a round, in the module. Raises ValueError naming the field of the round that does not
@@ -171,7 +171,7 @@ class ClientAccountant:
         """
         return _guarantee(self.ledger(client), real("delta", delta, above=0, below=1), self.neighbouring)
 
-    def would_exceed(self, round: Round, *, epsilon: float, delta: float, count: int = 1) -> tuple[str, ...]:
+    def would_exceed(self, round: ClientRound, *, epsilon: float, delta: float, count: int = 1) -> tuple[str, ...]:
         """Return the clients of `count` more such rounds who then have a proven epsilon above `epsilon` at `delta`.
 
         For rounds that were planned: see `guarantee`. Source: `guarantee`. Raises ValueError naming the argument.
@@ -198,7 +198,7 @@ class ClientAccountant:
         return odometer_epsilon(orders=ORDERS, sums=sums, delta=delta)
 
     def would_exceed_filter(
-        self, round: Round, *, epsilon: float, delta: float, order: float, count: int = 1
+        self, round: ClientRound, *, epsilon: float, delta: float, order: float, count: int = 1
     ) -> tuple[str, ...]:
         """Return the clients of `count` more such rounds whom a Renyi filter at (`epsilon`, `delta`) leaves out.
 
@@ -257,11 +257,11 @@ class ClientAccountant:
         return loaded
 
     def _content(self) -> dict[str, Any]:
-        """What `save` writes."""
+        """The content that `save` writes."""
         rounds = []
         for round, count in self._rounds:
             entry = {"count": count, "sampler": round.sampler.sampling.value, **asdict(round.sampler)}
-            stated = {each.name: getattr(round, each.name) for each in fields(Round) if each.name != "sampler"}
+            stated = {each.name: getattr(round, each.name) for each in fields(ClientRound) if each.name != "sampler"}
             entry |= {name: value for name, value in stated.items() if name == "noise_multiplier" or value}
             rounds.append(entry)
         return {
@@ -281,11 +281,11 @@ class ClientAccountant:
     def _places(self) -> Mapping[str, int]:
         return _places(self.clients)
 
-    def _of(self, round: Round) -> tuple[str, ...]:
+    def _of(self, round: ClientRound) -> tuple[str, ...]:
         """The clients that a round may use."""
         return self.clients if round.cohort is None else round.cohort
 
-    def _step(self, round: Round) -> _Step:
+    def _step(self, round: ClientRound) -> _Step:
         """Return what the round releases. Raises ValueError naming the field that does not fit."""
         unknown = [name for name in round.cohort or () if name not in self._places]
         if unknown:
@@ -358,7 +358,7 @@ def _only(entry: Mapping[str, Any], known: set[str]) -> None:
         raise ValueError(f"{key!r} is missing" if key in known else f"{key!r} is unknown here")
 
 
-def _round(entry: Any) -> tuple[Round, int]:
+def _round(entry: Any) -> tuple[ClientRound, int]:
     """Return a round of a file and its count. Raises ValueError naming the field."""
     if not isinstance(entry, dict):
         raise ValueError("should be an object")
@@ -368,4 +368,4 @@ def _round(entry: Any) -> tuple[Round, int]:
     _only(entry, {"count", "sampler", "noise_multiplier", *drawn, *optional})
     sampler = cast("Any", kind)(**{name: entry[name] for name in drawn})
     stated = {name: entry[name] for name in optional}
-    return Round(sampler, entry["noise_multiplier"], **stated), integer("count", entry["count"], at_least=1)
+    return ClientRound(sampler, entry["noise_multiplier"], **stated), integer("count", entry["count"], at_least=1)

@@ -43,7 +43,7 @@ from dpfl.accounting import gaussian_dp
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
-from dpfl.accounting.pure_mechanisms import Laplace, RandomizedResponse
+from dpfl.accounting.pure_mechanisms import LaplaceNoise, RandomizedResponse
 from dpfl.accounting.samplers import (
     SAMPLERS,
     FixedBatches,
@@ -105,7 +105,7 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
         case events.SampledWithReplacementDpEvent(event=inner) if noise := _joint_noise(inner):
             yield WithReplacement(event.sample_size, event.source_dataset_size), noise, count
         case events.LaplaceDpEvent(noise_multiplier=noise):
-            yield cast("Sampler", Laplace()), noise, count
+            yield cast("Sampler", LaplaceNoise()), noise, count
         case events.RandomizedResponseDpEvent(noise_parameter=chance, num_buckets=buckets):
             if real("noise_parameter", chance, at_least=0, at_most=1) < 1 and integer("num_buckets", buckets) > 1:
                 reports = RandomizedResponse(buckets)

@@ -38,7 +38,7 @@ _ROUGH = 4000
 
 
 @dataclass(frozen=True)
-class Laplace:
+class LaplaceNoise:
     """Laplace noise on a sum over all records, in every step."""
 
 
@@ -127,7 +127,7 @@ class _Pure(SamplerAccountant[Any]):
         """Return losses and their masses (k,): atoms, and nodes of the density between neighbours of `edges`."""
 
 
-@accounts_for(Laplace)
+@accounts_for(LaplaceNoise)
 class _Laplace(_Pure):
     """Two atoms, and a density in between."""
 

@@ -43,7 +43,7 @@ _LEFT_OUT = 1e-4  # share of delta of the losses that are left out below
 _ROUNDING = 1e-9  # allowed to a share
 
 
-class Schedule(NamedTuple):
+class NoiseSchedule(NamedTuple):
     """Steps at one `rate`: their different `shifts`, ascending, and how often each occurs, `counts`; shape (n,)."""
 
     rate: float
@@ -51,7 +51,7 @@ class Schedule(NamedTuple):
     counts: Array
 
 
-def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], list[Schedule]]:
+def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], list[NoiseSchedule]]:
     """Return the sources that stand for themselves, and those that nodes are worth while for, by their rate.
 
     Source: the definition of a schedule, in the module.
@@ -67,13 +67,13 @@ def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], lis
         )
         shifts, counts = (np.array(each, dtype=np.float64) for each in zip(*known, strict=True))
         if shifts.size >= _WORTH * _nodes(shifts).size:
-            schedules.append(Schedule(rate, shifts, counts))
+            schedules.append(NoiseSchedule(rate, shifts, counts))
             used |= set(places)
     return [source for place, source in enumerate(sources) if place not in used], schedules
 
 
 def between_nodes(
-    schedules: Sequence[Schedule], order: Literal["remove", "add"], delta: float, together: int
+    schedules: Sequence[NoiseSchedule], order: Literal["remove", "add"], delta: float, together: int
 ) -> list[Between]:
     """Return the losses of the schedules between those of nodes, in one order of their pairs.
 

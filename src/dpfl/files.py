@@ -157,6 +157,15 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON text, as `object_pairs_hook`. Raises ValueError naming a key that stands twice."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object")
+    return result
+
+
 def _integer(digits: str) -> int:
     """Return an integer of a JSON text; raises ValueError for one of more than 64 bits."""
     if len(digits) > _MOST_DIGITS + 1 or not -_LARGEST_INTEGER <= int(digits) < _LARGEST_INTEGER:

@@ -15,7 +15,7 @@ import dpfl.accounting
 from dpfl.accounting import gaussian_dp, tradeoff
 from dpfl.accounting.contraction.federated import FederatedRelease
 from dpfl.accounting.contraction.pnsgd import Law, NoisyPass
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import FullBatch, Poisson, Sampling, WithReplacement
 from dpfl.accounting.tradeoff import curves
 from dpfl.catalog import keys
 
@@ -90,6 +90,24 @@ DIFFERENT = {
     "pnsgd.step_epsilon.lipschitz": (1.0, POSITIVE),
     "pnsgd.NoisyPass.law": (Law.LAPLACE, CHOICE),
     "pnsgd.run": (NoisyPass(4, Law.LAPLACE, 0.1, 1.0, 1.0, 0.5, 1.0), UNTOUCHED),
+    "renyi.sampler": (Poisson(0.1), ("nonsense", None, 1.5, WithReplacement(2, 4))),
+    "renyi.epsilon": (10.0, POSITIVE),
+    "renyi.filter_order.sampler": (None, ("nonsense", 1.5, WithReplacement(2, 4))),
+    "renyi.order": (2.0, (*POSITIVE, 1, 1.005, 1e5)),
+    "renyi.sums": ([0.1, 0.2], (*NO_NUMBER, [0.1, -1.0], [0.1])),
+    "clients.ClientRound.sampler": (FullBatch(), ("nonsense", None, 1.5, WithReplacement(2, 4))),
+    "clients.ClientRound.cohort": (("a", "b"), ("a", (), 1.0, ("a", "a"), ("a", 1), ("a", ""))),
+    "clients.ClientRound.distributed": (True, (None, 1, "yes")),
+    "clients.ClientRound.dropped": (2, STEPS),
+    "clients.ClientRound.colluding": (1, (*STEPS, 2)),
+    **{f"discrete_noise.{name}": (1.0, NONNEGATIVE) for name in ("l1", "l2")},
+    **{f"discrete_noise.{name}": (2, COUNT) for name in ("shares", "dimension")},
+    "discrete_noise.order": (2, (*COUNT, 1)),
+    "discrete_noise.share_variance": (1.0, POSITIVE),
+    "gaussian_dp.noise_multipliers": ([1.0, 2.0], (*REAL, [1.0, -1.0], 0)),
+    "gaussian_dp.part": (2.0, (*POSITIVE, 1.0)),
+    "pure_mechanisms.buckets": (2, (*COUNT, 1)),
+    "random_allocation.uses": (1, (*COUNT, 3)),
     "dpsgd.noise_multiplier": (20.0, POSITIVE),
     "dpsgd.steps": (2, STEPS),
     "dpsgd.noise_multiplier.steps": (2, COUNT),

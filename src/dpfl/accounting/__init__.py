@@ -7,6 +7,9 @@ One call for all samplers
     noise_multiplier(sampler, steps=, target_epsilon=, delta=)   the least noise that keeps a target: epsilon,
                                                             target_advantage=, or target_tpr= at fpr=
     Guarantee, PrivacyCurve, Phase                          their answers, and a phase
+Clients
+    ClientAccountant(clients)                a ledger a client: rounds with cohorts and drop-outs; odometer and filter
+    ClientRound(sampler, noise_multiplier)   a round: its cohort, and who adds the noise
 Samplers
     Poisson(sample_rate)                     each record by its own coin
     FixedBatches(batch_size, records)        without replacement, drawn independently in every step
@@ -14,6 +17,9 @@ Samplers
     ShuffledEpochs(batch_size, records)      permutations cut into batches: no amplification is proven
     BallsInBins(steps_per_epoch)             each record in one random step of every epoch: what to use for epochs
     FullBatch()                              all records in every step
+    RandomAllocation(uses, steps_per_epoch)  each record in several random steps of every epoch
+Other noise, in the place of a sampler
+    LaplaceNoise(), RandomizedResponse(buckets)   on all records, in every step
 Neighbouring relation and adversary
     Neighbouring    add_or_remove, zero_out, replace_one
     Observer        every_step, last_iterate, round_ends
@@ -23,6 +29,9 @@ Modules
     dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD; conversions between notions
     privacy_curves  the whole privacy of a run: profile, trade-off curve, advantage, each with both ends
     poisson_gaussian, fixed_batches, shuffled_batches, balls_in_bins   the samplers' accountants, each with its proof
+    pure_mechanisms, random_allocation   Laplace noise, randomised response; k uses in t steps
+    renyi           Renyi divergences at any order; proofs of the odometer and the filter
+    clients         rounds of clients, with the proofs for noise in shares and for drop-outs
     tradeoff        trade-off functions (f-DP) and adversaries
     contraction     hidden-state bounds of asoodeh2020 and asoodeh2021
     shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
@@ -39,9 +48,11 @@ Modules
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names are imported at their first use, below
+    from dpfl.accounting.clients import ClientAccountant, ClientRound
     from dpfl.accounting.guarantees import (
         Guarantee,
         Phase,
@@ -53,19 +64,26 @@ if TYPE_CHECKING:  # the names are imported at their first use, below
     )
     from dpfl.accounting.hidden_state import ConvexProblem
     from dpfl.accounting.neighbouring import Neighbouring, Observer
+    from dpfl.accounting.pure_mechanisms import LaplaceNoise, RandomizedResponse
+    from dpfl.accounting.random_allocation import RandomAllocation
     from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 __all__ = [
     "BallsInBins",
+    "ClientAccountant",
+    "ClientRound",
     "ConvexProblem",
     "FixedBatches",
     "FullBatch",
     "Guarantee",
+    "LaplaceNoise",
     "Neighbouring",
     "Observer",
     "Phase",
     "Poisson",
     "PrivacyCurve",
+    "RandomAllocation",
+    "RandomizedResponse",
     "ShuffledEpochs",
     "WithReplacement",
     "guarantee",
@@ -74,15 +92,22 @@ __all__ = [
     "privacy_curve",
 ]
 
+_HOMES = {
+    "ConvexProblem": "hidden_state",
+    **dict.fromkeys(("ClientAccountant", "ClientRound"), "clients"),
+    **dict.fromkeys(("LaplaceNoise", "RandomizedResponse"), "pure_mechanisms"),
+    "RandomAllocation": "random_allocation",
+}
+"""Modules of the names that most uses do without."""
+
 
 def __getattr__(name: str) -> Any:
     """Import the public names at their first use: scipy, which the accountants need, is slow to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "ConvexProblem":
-        from dpfl.accounting.hidden_state import ConvexProblem
-
-        return ConvexProblem
+    home = _HOMES.get(name)
+    if home is not None:
+        return getattr(import_module(f"dpfl.accounting.{home}"), name)
     from dpfl.accounting import guarantees, neighbouring, samplers
 
     homes = (samplers, guarantees, neighbouring)

@@ -16,7 +16,7 @@ transform may round, what wraps around its ends and what the grid leaves out is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -326,6 +326,21 @@ def convex(masses: Array, step: float) -> Array:
     return np.array(kinks)
 
 
+class Blend(NamedTuple):
+    """Losses that each follow one of two `laws`: the second one with the chance `shares`[i], `counts`[i] times; (n,).
+
+    The origins of the laws are multiples of their step.
+    """
+
+    laws: tuple[GridLaw, GridLaw]
+    shares: Array
+    counts: Array
+
+
+Laws = Iterable[tuple[GridLaw, int] | Blend]
+"""Laws on grids of one step, each with the number of its losses; and losses between two of them."""
+
+
 class _Tilted(NamedTuple):
     """The tilted `masses` of one step's losses, `origin` + (`first` + i) step, and how many `steps` there are.
 
@@ -342,39 +357,75 @@ class _Tilted(NamedTuple):
         return self.origin + np.arange(self.first, self.first + self.masses.size, dtype=np.float64) * step
 
 
+class _Mixed(NamedTuple):
+    """A blend whose laws are tilted, with the shares under the tilt."""
+
+    low: _Tilted
+    high: _Tilted
+    shares: Array
+    counts: Array
+
+
 class Composition:
     """The sum of the losses of independent steps, each law of `phases` that many times, under one tilt >= 0.
 
     Source: koskela2020 (transform), with the tilt and its bounds derived here.
     """
 
-    def __init__(self, phases: Iterable[tuple[GridLaw, int]], tilt: float) -> None:
-        """phases: (law, steps), all on grids of one step. Raises ValueError naming `phases` where they are not."""
+    def __init__(self, phases: Laws, tilt: float) -> None:
+        """phases: (law, steps) or blends, all on grids of one step. Raises ValueError naming it where they are not."""
         self.tilt, self.step = tilt, math.nan
         self.lost = self.origin = self.log_mass = self.error = 0.0
-        tilted = []
-        for law, steps in phases:
-            if tilted and law.step != self.step:
-                raise ValueError("phases must be on grids of the same step")
-            self.step = law.step
-            self.lost += steps * law.lost
-            self.origin += steps * law.origin
-            losses = law.losses
-            with np.errstate(divide="ignore"):
-                logs = np.log(law.masses) + tilt * losses
-            top = float(logs.max())
-            masses = np.exp(logs - top)
-            total = float(masses.sum())
-            log_mass = top + math.log(total)
-            self.log_mass += steps * log_mass
-            support = np.flatnonzero(masses)
-            first, last = int(support[0]), int(support[-1]) + 1
-            tilted.append(_Tilted(masses[first:last] / total, law.origin, first, steps))
-            farthest = max(abs(float(losses[0])), abs(float(losses[-1])))
-            self.error += steps * (MASS_ERROR + 4 * UNIT * (tilt * farthest + abs(log_mass) + 1))
+        self._last: tuple[GridLaw, _Tilted, float] | None = None
+        tilted = [self._mixed(each) if isinstance(each, Blend) else self._repeated(*each) for each in phases]
         self._transform(tilted)
 
-    def _transform(self, tilted: list[_Tilted]) -> None:
+    def _repeated(self, law: GridLaw, steps: int) -> _Tilted:
+        """Return the tilted law of that many steps, which count from now on."""
+        masses, first, log_mass = self._tilted(law)
+        self._count(law, steps, log_mass)
+        self.lost += steps * law.lost
+        self.origin += steps * law.origin
+        self.log_mass += steps * log_mass
+        return _Tilted(masses, law.origin, first, steps)
+
+    def _mixed(self, blend: Blend) -> _Mixed:
+        """Return the tilted laws of a blend, whose losses count from now on, with the shares under the tilt."""
+        known = []
+        for law, weights in zip(blend.laws, (1 - blend.shares, blend.shares), strict=True):
+            if self._last is None or self._last[0] is not law:  # neighbouring blends share a law
+                masses, first, log_mass = self._tilted(law)
+                self._last = law, _Tilted(masses, 0.0, round(law.origin / law.step) + first, 1), log_mass
+            self._count(law, float(blend.counts.sum()), self._last[2])  # as if all were of each
+            self.lost += float(weights @ blend.counts) * law.lost
+            known.append(self._last[1:])
+        (low, at_low), (high, at_high) = known
+        with np.errstate(divide="ignore"):
+            logs = np.log1p(-blend.shares) + at_low, np.log(blend.shares) + at_high
+        log_masses = np.logaddexp(*logs)
+        self.log_mass += float(log_masses @ blend.counts)
+        return _Mixed(low, high, np.exp(logs[1] - log_masses), blend.counts)
+
+    def _tilted(self, law: GridLaw) -> tuple[Array, int, float]:
+        """Return the tilted masses, from the first that is above 0 to the last, their place, and ln of their sum."""
+        if not math.isnan(self.step) and law.step != self.step:
+            raise ValueError("phases must be on grids of the same step")
+        self.step = law.step
+        with np.errstate(divide="ignore"):
+            logs = np.log(law.masses) + self.tilt * law.losses
+        top = float(logs.max())
+        masses = np.exp(logs - top)
+        total = float(masses.sum())
+        support = np.flatnonzero(masses)
+        first, last = int(support[0]), int(support[-1]) + 1
+        return masses[first:last] / total, first, top + math.log(total)
+
+    def _count(self, law: GridLaw, steps: float, log_mass: float) -> None:
+        """Add what the rounding of so many steps may be."""
+        farthest = max(abs(float(law.losses[0])), abs(float(law.losses[-1])))
+        self.error += steps * (MASS_ERROR + 4 * UNIT * (self.tilt * farthest + abs(log_mass) + 1))
+
+    def _transform(self, tilted: list[_Tilted | _Mixed]) -> None:
         """Set the tilted masses of the sum at `first` + i, in steps from `origin`, and the bounds of their errors."""
         exponents, growths, mean = _growths(tilted, self.step)
         room = -math.log(WRAPPED)
@@ -479,7 +530,7 @@ class Profile(NamedTuple):
     below: Array
 
 
-def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], NDArray[np.complex128], float]:
+def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np.intp], NDArray[np.complex128], float]:
     """Return the frequencies of the sum that are not next to nothing, its spectrum there, and the norm of its blur.
 
     The blur is the spectrum's size times the sum of steps / |spectrum of a step|: what a relative error of one step's
@@ -487,17 +538,34 @@ def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], N
     """
     kept: NDArray[np.intp] = np.arange(size // 2 + 1)
     log_size, angle, share = (np.zeros(kept.size) for _ in range(3))
+    last: tuple[_Tilted | None, NDArray[np.complex128]] = None, np.empty(0, dtype=complex)
     for each in tilted:
-        if each.first + each.masses.size <= size:
-            one = np.asarray(rfft(each.masses, size))[kept]
-            turn = (each.first * kept) % size * (-2 * math.pi / size)
+        if isinstance(each, _Tilted):
+            if each.first + each.masses.size <= size:
+                one, turn = np.asarray(rfft(each.masses, size))[kept], _turn(each, size, kept)
+            else:
+                places = np.arange(each.first, each.first + each.masses.size) % size
+                one, turn = np.asarray(rfft(binned(places, each.masses, size)))[kept], 0.0
+            of_one = np.maximum(np.abs(one), 1e-300)
+            log_size += each.steps * np.log(of_one)
+            angle += each.steps * (np.angle(one) + turn)
+            share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
         else:
-            places = np.arange(each.first, each.first + each.masses.size) % size
-            one, turn = np.asarray(rfft(binned(places, each.masses, size)))[kept], 0.0
-        of_one = np.maximum(np.abs(one), 1e-300)
-        log_size += each.steps * np.log(of_one)
-        angle += each.steps * (np.angle(one) + turn)
-        share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
+            ends = []
+            for law in (each.low, each.high):
+                if last[0] is not law:  # neighbouring blends share a law
+                    masses = law.masses  # from their first place on, what is beyond the places wrapped around
+                    if masses.size > size:
+                        masses = binned(np.arange(masses.size) % size, masses, size)
+                    last = law, np.asarray(rfft(masses, size))
+                ends.append(last[1][kept] * np.exp(1j * _turn(law, size, kept)))
+            change = ends[1] - ends[0]
+            for chance, count in zip(each.shares, each.counts, strict=True):
+                one = ends[0] + chance * change
+                of_one = np.maximum(np.abs(one), 1e-300)
+                log_size += count * np.log(of_one)
+                angle += count * np.angle(one)
+                share += np.minimum(count / np.maximum(of_one, 1e-280), 1e300)
         alive = log_size > _CUT_OFF
         if not alive.all():
             kept, (log_size, angle, share) = kept[alive], (part[alive] for part in (log_size, angle, share))
@@ -505,30 +573,57 @@ def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], N
     return kept, np.exp(log_size + 1j * angle), blur
 
 
-def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array, float]:
+def _turn(each: _Tilted, size: int, kept: NDArray[np.intp]) -> Array:
+    """Return the angles by which the first place turns the spectrum."""
+    return np.asarray((each.first * kept) % size, dtype=np.float64) * (-2 * math.pi / size)
+
+
+def _growths(tilted: Sequence[_Tilted | _Mixed], step: float) -> tuple[Array, Array, float]:
     """Return exponents (m,) that fit the sum's deviation, ln E[e^(-+ exponent S)] of the tilted law, (2, m), and E S.
 
     The deviation counts as one `step` at least.
     """
     variance = total = 0.0
     for each in tilted:
-        losses = each.losses(step)
-        mean = float(each.masses @ losses)
-        total += each.steps * mean
-        variance += each.steps * float(each.masses @ (losses - mean) ** 2)
+        if isinstance(each, _Tilted):
+            mean, spread = _mean_and_variance(each, step)
+            total, variance = total + each.steps * mean, variance + each.steps * spread
+        else:
+            (low, spread_low), (high, spread_high) = (_mean_and_variance(law, step) for law in each[:2])
+            between = each.shares * (1 - each.shares) * (high - low) ** 2
+            total += float(each.counts @ (low + each.shares * (high - low)))
+            variance += float(each.counts @ (spread_low + each.shares * (spread_high - spread_low) + between))
     exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), step)
-    longest = max(each.masses.size for each in tilted)
+    laws = (law for each in tilted for law in ((each,) if isinstance(each, _Tilted) else each[:2]))
+    longest = max(law.masses.size for law in laws)
     # e^(-exponent i step): a stretch of it, turned around for exponents above 0, serves every law.
     falls = np.exp(np.maximum(-exponents[:, None] * step * np.arange(longest), -745.0))
+
+    def of_one(law: _Tilted) -> Array:
+        """ln E[e^(-+ exponent loss)] of one loss, (2, m)."""
+        size = law.masses.size
+        # Far from the largest the masses may underflow: 1e-320 stands for zero.
+        ends = law.origin + law.first * step, law.origin + (law.first + size - 1) * step
+        down, up = falls[:, :size] @ law.masses, falls[:, :size] @ law.masses[::-1]
+        logs = np.log(np.maximum(down, 1e-320)), np.log(np.maximum(up, 1e-320))
+        return np.array([logs[0] - exponents * ends[0], logs[1] + exponents * ends[1]])
+
     growths = np.zeros((2, exponents.size))
     for each in tilted:
-        size = each.masses.size
-        # Far from the largest the masses may underflow: 1e-320 stands for zero.
-        ends = each.origin + each.first * step, each.origin + (each.first + size - 1) * step
-        down, up = falls[:, :size] @ each.masses, falls[:, :size] @ each.masses[::-1]
-        growths[0] += each.steps * (-exponents * ends[0] + np.log(np.maximum(down, 1e-320)))
-        growths[1] += each.steps * (exponents * ends[1] + np.log(np.maximum(up, 1e-320)))
+        if isinstance(each, _Tilted):
+            growths += each.steps * of_one(each)
+        else:
+            low, high, shares = of_one(each.low)[..., None], of_one(each.high)[..., None], each.shares
+            top = np.maximum(low, high)
+            growths += (top + np.log((1 - shares) * np.exp(low - top) + shares * np.exp(high - top))) @ each.counts
     return exponents, growths, total
+
+
+def _mean_and_variance(each: _Tilted, step: float) -> tuple[float, float]:
+    """Return the moments of one tilted loss."""
+    losses = each.losses(step)
+    mean = float(each.masses @ losses)
+    return mean, float(each.masses @ (losses - mean) ** 2)
 
 
 # Epsilon of many steps of one pair of laws: the tilt and the grid that fit the answer, and the interval around it.
@@ -564,16 +659,40 @@ class LossPart(NamedTuple):
         return float(self.losses[-1] - self.losses[0])
 
 
+class Between(NamedTuple):
+    """Losses of laws between those of two parts, `low` and `high`, of one step each.
+
+    Loss i is dominated by that of `high` with the chance `above`[i], else of `low`; and it dominates that of `high`
+    with the chance `below`[i], else of `low`, if these are first rounded down, then `trimmed`. It occurs `counts`[i]
+    times. Shape (n,).
+    """
+
+    low: LossPart
+    high: LossPart
+    above: Array
+    below: Array
+    counts: Array
+    trimmed: Callable[[GridLaw], GridLaw]
+
+
 class LossSearch:
-    """The search for epsilon at `delta` of independent losses: those of all `parts`.
+    """The search for epsilon at `delta` of independent losses: those of all `parts`, and those `between` parts.
 
     Where they have more than one law, `cells` must answer for exactly the step that it is asked for.
     Source: derived; the tilt is that of the saddle point (alghamdi2023).
     """
 
-    def __init__(self, parts: Sequence[LossPart], delta: float) -> None:
-        self.parts, self.delta = parts, min(delta, LARGEST_DELTA)
-        self.steps = sum(part.steps for part in parts)
+    def __init__(self, parts: Sequence[LossPart], delta: float, between: Sequence[Between] = ()) -> None:
+        self.parts, self.between, self.delta = parts, between, min(delta, LARGEST_DELTA)
+        self.steps = sum(part.steps for part in parts) + sum(int(each.counts.sum()) for each in between)
+        ends = (
+            end
+            for each in between
+            for end in ((each.low, (1 - each.above) * each.counts), (each.high, each.above * each.counts))
+        )
+        # Roughly, for tilt and grid only: every loss has the law of one end or the other.
+        self._rough = [(part, float(part.steps)) for part in parts]
+        self._rough += [(part, float(shares.sum())) for part, shares in ends]
 
     def interval(self, known: float, *, both: bool) -> tuple[float, float]:
         """Return (lower, upper) ends of epsilon; the lower one is 0 unless `both` are asked for.
@@ -582,18 +701,18 @@ class LossSearch:
         the module, for the losses in `cells`.
         """
         log_delta = math.log(self.delta)
-        if known > 0 and self._chernoff(known) < log_delta - 1e-6:
+        if known > 0 and not self.between and self._chernoff(known) < log_delta - 1e-6:
             return 0.0, known
         tilt, centre, std = self._saddle()
         lower, upper = 0.0, math.inf
-        if known > 0 and len(self.parts) > _MANY:  # a coarse grid may show it too, at a fraction of the work
+        if known > 0 and len(self._rough) > _MANY:  # a coarse grid may show it too, at a fraction of the work
             law = self._composed(pessimistic, _COARSER * self._grid_step(tilt, centre, std), tilt)
             if law.log_delta_above(known) <= log_delta:
                 return 0.0, known
         for _ in range(_FITS):
             step = self._grid_step(tilt, centre, std)
-            cells = [(part.cells(step), part.steps) for part in self.parts]
-            law = Composition(((pessimistic(each), steps) for each, steps in cells), tilt)
+            cells = self._cut(step)
+            law = Composition(self._rounded(pessimistic, cells), tilt)
             end = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, std, 1)
             if math.isinf(end):  # what may wrap around outweighs delta, less so under a steeper tilt
                 tilt = max(4 * tilt, 1 / std if std else 0.0)  # the law under a steep tilt may be a single point
@@ -602,12 +721,12 @@ class LossSearch:
             if upper <= known:
                 return 0.0, known
             if both:
-                law = Composition(((optimistic(each), steps) for each, steps in cells), tilt)
+                law = Composition(self._rounded(optimistic, cells), tilt)
                 lower = max(lower, _root(lambda e, law=law: law.log_delta_below(e) - log_delta, upper, std, -1))
             if abs(end - centre) < min(std, centre / 2) and not _DOUBT < doubt < 0.5:
                 break
             tilt, centre, std = self._saddle_at(upper)
-        rounding = 8 * UNIT * sum(part.steps * float(np.abs(part.losses).max()) for part in self.parts)
+        rounding = 8 * UNIT * sum(steps * float(np.abs(part.losses).max()) for part, steps in self._rough)
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
 
     def sum_above(self, epsilon: float) -> Composition:
@@ -624,16 +743,44 @@ class LossSearch:
         step = self._grid_step(tilt, epsilon, std)
         if tilt > 0:
             return self._composed(rounding, step, tilt)
-        laws = [(rounding(part.cells(step)), part.steps) for part in self.parts]
+        laws = list(self._rounded(rounding, self._cut(step)))
         return Composition(_trimmed(laws, WRAPPED, pessimistic=rounding is pessimistic), tilt)
 
     def _composed(self, rounding: Callable[[Cells], GridLaw], step: float, tilt: float) -> Composition:
         """Return the sum of all losses, each rounded to a grid of that step."""
-        return Composition(((rounding(part.cells(step)), part.steps) for part in self.parts), tilt)
+        return Composition(self._rounded(rounding, self._cut(step)), tilt)
+
+    def _cut(self, step: float) -> list[Cells]:
+        """Return the cells of the parts, then of the ends of `between`, of which neighbours share one."""
+        cells = [part.cells(step) for part in self.parts]
+        last: tuple[LossPart | None, Cells | None] = None, None
+        for each in self.between:
+            for end in (each.low, each.high):
+                if last[0] is not end:
+                    last = end, end.cells(step)
+                cells.append(cast("Cells", last[1]))
+        return cells
+
+    def _rounded(
+        self, rounding: Callable[[Cells], GridLaw], cells: Sequence[Cells]
+    ) -> Iterator[tuple[GridLaw, int] | Blend]:
+        """Yield the laws of all losses on a grid."""
+        for part, each in zip(self.parts, cells, strict=False):
+            yield rounding(each), part.steps
+        last: tuple[Cells | None, GridLaw | None] = None, None
+        ends = iter(cells[len(self.parts) :])
+        for each in self.between:
+            laws = []
+            for end in (next(ends), next(ends)):
+                if last[0] is not end:
+                    law = rounding(end)
+                    last = end, law if rounding is pessimistic else each.trimmed(law)
+                laws.append(cast("GridLaw", last[1]))
+            yield Blend((laws[0], laws[1]), each.above if rounding is pessimistic else each.below, each.counts)
 
     def _moments(self, tilt: float) -> tuple[float, float, float]:
         """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt, up to quadrature."""
-        return _moments(((part.losses, part.log_masses, part.steps) for part in self.parts), tilt)
+        return _moments(((part.losses, part.log_masses, steps) for part, steps in self._rough), tilt)
 
     def _chernoff(self, epsilon: float) -> float:
         """Return an upper bound of ln delta at `epsilon`: the least over some tilts."""
@@ -659,7 +806,7 @@ class LossSearch:
     @property
     def _steepest(self) -> float:
         """A tilt under which the smallest loss weighs e^-STEEPEST of the largest."""
-        return STEEPEST / max(part.width for part in self.parts)
+        return STEEPEST / max(part.width for part, _ in self._rough)
 
     def _saddle(self) -> tuple[float, float, float]:
         """Return the tilt under which the sum's mean is about epsilon, that mean and its deviation."""
@@ -689,12 +836,13 @@ class LossSearch:
     def _grid_step(self, tilt: float, centre: float, std: float) -> float:
         """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if the grid's size allows."""
         room = 12 * TOLERANCE * max(centre, 0.1 * std) / (self.steps * (tilt + 1))
-        widths = [part.width for part in self.parts]
-        least = max(max(widths) / _MOST_CELLS, sum(widths) / _CELLS_TOGETHER, *(part.least_step for part in self.parts))
+        widths = [part.width for part, _ in self._rough]
+        finest = (part.least_step for part, _ in self._rough)
+        least = max(max(widths) / _MOST_CELLS, sum(widths) / _CELLS_TOGETHER, *finest)
         return max(min(math.sqrt(room), std / 8), 18 * std / _PLACES, least)
 
 
-def _moments(parts: Iterable[tuple[Array, Array, int]], tilt: float) -> tuple[float, float, float]:
+def _moments(parts: Iterable[tuple[Array, Array, float]], tilt: float) -> tuple[float, float, float]:
     """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt: S sums `steps` losses of each part.
 
     parts: (losses, logarithms of their masses, steps).
@@ -730,7 +878,7 @@ def _root(excess: Callable[[float], float], start: float, scale: float, side: in
         return values[x]
 
     low = high = max(0.0, start)
-    width = scale / 8
+    width = scale / 8 or 1e-9 * max(high, 1e-9)  # a law under a steep tilt may be a single point
     if value(high) > 0 and value(_ENDLESS) > 0:
         return math.inf
     while value(high) > 0:
@@ -795,13 +943,22 @@ def _cut(phases: Phases, mass: float) -> Phases:
     return cut
 
 
-def _trimmed(phases: Phases, mass: float, *, pessimistic: bool) -> Phases:
+def _trimmed(phases: Sequence[tuple[GridLaw, int] | Blend], mass: float, *, pessimistic: bool) -> Laws:
     """Return the laws without their rarest losses at both ends, of at most `mass` in the composition at each.
 
     Under no tilt they decide nothing, but spread the sum so far that bounds of its tails fail. The largest ones are
     lost; the smallest ones become the smallest that is left where the laws are `pessimistic`, else they are dropped.
     """
-    trimmed = []
+    trimmed: list[tuple[GridLaw, int] | Blend] = []
+    plain = [each for each in phases if not isinstance(each, Blend)]
+    blends = [each for each in phases if isinstance(each, Blend)]
+    for each in blends:
+        count = int(each.counts.sum())
+        share = mass * count / sum(float(other.counts.sum()) for other in blends)
+        laws = _trimmed([(law, count) for law in each.laws], share, pessimistic=pessimistic)
+        low, high = (law for law, _ in cast("Phases", laws))
+        trimmed.append(Blend((low, high), each.shares, each.counts))
+    phases = plain
     for law, count in _cut(phases, mass):
         head = np.cumsum(law.masses)
         first = min(int(np.searchsorted(head, mass / (count * len(phases)), side="right")), law.masses.size - 1)

@@ -34,14 +34,16 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dp_accounting import dp_event as events
 
 from dpfl import accounting
+from dpfl.accounting import gaussian_dp
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
+from dpfl.accounting.pure_mechanisms import LaplaceNoise, RandomizedResponse
 from dpfl.accounting.samplers import (
     SAMPLERS,
     FixedBatches,
@@ -52,12 +54,14 @@ from dpfl.accounting.samplers import (
     WithReplacement,
 )
 from dpfl.errors import InputError
+from dpfl.files import unique_keys
 
 # Import of dp_accounting's events: what a mechanism did, as phases that the accountants here know.
 
 KNOWN = (
-    "GaussianDpEvent, alone or sampled (PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, "
-    "SampledWithReplacementDpEvent), composed (ComposedDpEvent, SelfComposedDpEvent), NoOpDpEvent"
+    "GaussianDpEvent, alone or sampled, also several on one sample (PoissonSampledDpEvent, "
+    "SampledWithoutReplacementDpEvent, SampledWithReplacementDpEvent), LaplaceDpEvent, RandomizedResponseDpEvent, "
+    "composed (ComposedDpEvent, SelfComposedDpEvent), NoOpDpEvent"
 )
 
 
@@ -94,14 +98,27 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
                 yield from _flat(part, count)
         case events.GaussianDpEvent(noise_multiplier=noise):
             yield FullBatch(), noise, count
-        case events.PoissonSampledDpEvent(sampling_probability=rate, event=events.GaussianDpEvent() as inner):
-            yield Poisson(rate), inner.noise_multiplier, count
-        case events.SampledWithoutReplacementDpEvent(event=events.GaussianDpEvent() as inner):
-            yield FixedBatches(event.sample_size, event.source_dataset_size), inner.noise_multiplier, count
-        case events.SampledWithReplacementDpEvent(event=events.GaussianDpEvent() as inner):
-            yield WithReplacement(event.sample_size, event.source_dataset_size), inner.noise_multiplier, count
+        case events.PoissonSampledDpEvent(sampling_probability=rate, event=inner) if noise := _joint_noise(inner):
+            yield Poisson(rate), noise, count
+        case events.SampledWithoutReplacementDpEvent(event=inner) if noise := _joint_noise(inner):
+            yield FixedBatches(event.sample_size, event.source_dataset_size), noise, count
+        case events.SampledWithReplacementDpEvent(event=inner) if noise := _joint_noise(inner):
+            yield WithReplacement(event.sample_size, event.source_dataset_size), noise, count
+        case events.LaplaceDpEvent(noise_multiplier=noise):
+            yield cast("Sampler", LaplaceNoise()), noise, count
+        case events.RandomizedResponseDpEvent(noise_parameter=chance, num_buckets=buckets):
+            if real("noise_parameter", chance, at_least=0, at_most=1) < 1 and integer("num_buckets", buckets) > 1:
+                reports = RandomizedResponse(buckets)
+                yield cast("Sampler", reports), reports.noise_multiplier(chance), count
         case _:
             raise ValueError(f"event {event!r} is not known here; known are {KNOWN}")
+
+
+def _joint_noise(event: events.DpEvent) -> float | None:
+    """Return the noise multiplier of Gaussian parts that one sample releases; None where there are others."""
+    parts = [noise for sampler, noise, count in _flat(event, 1) for _ in range(count) if sampler == FullBatch()]
+    others = any(sampler != FullBatch() for sampler, _, _ in _flat(event, 1))
+    return None if others or not parts else float(gaussian_dp.joint_noise(parts))
 
 
 # A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.
@@ -340,7 +357,7 @@ def _csv_rows(lines: Sequence[str], path: Path) -> list[tuple[int, Mapping[str, 
 def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
     """Return one JSON line. Raises InputError."""
     try:
-        row = json.loads(line, object_pairs_hook=_without_duplicates)
+        row = json.loads(line, object_pairs_hook=unique_keys)
     except (json.JSONDecodeError, RecursionError):
         row = None
     except ValueError as error:
@@ -436,7 +453,7 @@ def read_json(path: Path) -> Any:
     Source: elementary.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:
@@ -514,12 +531,3 @@ def _complete(entry: dict[str, Any], needed: tuple[str, ...]) -> None:
     for key in needed:
         if key not in entry:
             raise ValueError(f"{key} is missing")
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys are unique. Raises ValueError naming one that is not."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object")
-    return result

@@ -249,6 +249,38 @@ def compose(mus: ArrayLike) -> NDArray[np.float64]:
     return (scale[..., 0] * np.sqrt(np.sum((mus / scale) ** 2, axis=-1)))[()]
 
 
+def joint_noise(noise_multipliers: ArrayLike) -> NDArray[np.float64]:
+    """The noise multiplier of one Gaussian step that releases as much as several Gaussian parts on one batch.
+
+    noise_multipliers: shape (..., k), each > 0; returns shape (...), 1 / sqrt(sum of 1 / z^2) over the last axis. By
+    their noise the parts are scaled to one vector, which a record moves by at most that much: the step may be sampled
+    as any other. Adaptive clipping releases a sum with z, and a count of clipped records, less 1/2 each, with noise s:
+    joint_noise([z, 2 s]).
+    Raises ValueError naming noise_multipliers. Source: andrew2021, Theorem 1; exact, as the Gaussian is a product.
+    """
+    parts = np.atleast_1d(reals("noise_multipliers", noise_multipliers, above=0))
+    least = np.min(parts, axis=-1, keepdims=True, initial=_FAR)
+    return (least[..., 0] / np.sqrt(np.sum((least / parts) ** 2, axis=-1)))[()]
+
+
+def remaining_noise(noise_multiplier: ArrayLike, part: ArrayLike) -> NDArray[np.float64]:
+    """The noise multiplier left for a sum whose batch also releases a `part` with that noise multiplier.
+
+    Together they are one step of `noise_multiplier` < part, both > 0; shapes broadcast: `joint_noise` solved for the
+    rest. For adaptive clipping part is 2 s, s the noise on the count. Raises ValueError naming the argument, part where
+    it alone spends all. Source: andrew2021, Theorem 1.
+    """
+    whole, other = np.broadcast_arrays(
+        reals("noise_multiplier", noise_multiplier, above=0), reals("part", part, above=0)
+    )
+    if np.any(other <= whole):
+        first = int(np.flatnonzero(np.ravel(other <= whole))[0])
+        raise ValueError(
+            f"part must be above noise_multiplier {np.ravel(whole)[first]:g}, got {np.ravel(other)[first]:g}"
+        )
+    return (whole / np.sqrt((1 - whole / other) * (1 + whole / other)))[()]
+
+
 def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The mu for groups of g records: g mu, the g-fold iterate 1 - (1 - G_mu)^{o g} in closed form.
 

@@ -25,6 +25,7 @@ from dpfl.accounting.sampler_accountants import (
     unamplified,
 )
 from dpfl.accounting.samplers import FullBatch
+from dpfl.accounting.schedules import between_nodes, in_schedules
 
 _LOOSE = 2e-3  # share of epsilon from which on the parts are looked at one by one
 _COMPOSED_ABOVE, _COMPOSED_BELOW = (
@@ -148,4 +149,6 @@ def _interval(
 def loss_search(sources: Sequence[PhaseSource], order: int, delta: float) -> LossSearch:
     """Return the search for epsilon of all sources, in that order of their pairs. Source: zhu2022 (composition)."""
     together = sum(source.steps for source in sources)
-    return LossSearch([source.part(order, delta, together) for source in sources], delta)
+    plain, steps = in_schedules(sources)
+    parts = [source.part(order, delta, together) for source in plain]
+    return LossSearch(parts, delta, between_nodes(steps, ("remove", "add")[order], delta, together))

@@ -156,13 +156,16 @@ class Step:
         width = SMOOTH / max(1.0, abs(low), abs(high), self.shift)
         return np.linspace(low, high, 2 + int(min((high - low) / width, 2e5)))
 
-    def part(self, steps: int, delta: float, together: int | None = None) -> LossPart:
-        """Return `steps` such steps, of `together` in all whose epsilon at `delta` is asked for."""
+    def part(self, steps: int, delta: float, together: int | None = None, *, merged: bool = True) -> LossPart:
+        """Return `steps` such steps, of `together` in all whose epsilon at `delta` is asked for.
+
+        `merged`: losses of most outcomes that fall into one cell become one, else all cells begin at multiples of them.
+        """
         log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
         far = self.far(log_tail)
         x = np.linspace(-far, far, 2 + self.mesh(-far, far).size // _ROUGHER)
         losses, logs = self.loss_and_log_density(x)
-        cells = partial(_cells, self, far, 2 * math.exp(log_tail))
+        cells = partial(_cells, self, far, 2 * math.exp(log_tail), merged=merged)
         return LossPart(cells, losses, logs + math.log(x[1] - x[0]), steps)
 
 
@@ -274,9 +277,9 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
     return mesh[:-1, None] + half * (1 + _NODES), half * _WEIGHTS
 
 
-def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
+def _cells(step: Step, far: float, lost: float, interval: float, *, merged: bool) -> Cells:
     """Return the loss of one step cut into cells; a bulk narrower than a cell becomes an atom on the grid."""
-    bulk, origin = _bulk(step, interval)
+    bulk, origin = _bulk(step, interval) if merged else (0.0, 0.0)
     low, high = float(step.loss(np.array(-far))), float(step.loss(np.array(far)))
     first, last = min(-1, math.floor((low - origin) / interval)), max(1, math.ceil((high - origin) / interval))
     grid = origin + np.arange(first, last + 1, dtype=np.float64) * interval
@@ -291,7 +294,7 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
     share = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
     above, below = np.sum(weights * share, axis=1), np.sum(weights * (1 - share), axis=1)
     inside, cells = np.abs(middles) < bulk, grid.size - 1
-    merged = [binned(owner[inside], part[inside], cells)[-first - 1 : -first + 1] for part in (below, above)]
+    atom = [binned(owner[inside], part[inside], cells)[-first - 1 : -first + 1] for part in (below, above)]
     above[inside] = below[inside] = 0.0
     return Cells(
         float(grid[0]),
@@ -299,7 +302,7 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
         binned(owner, below, cells),
         binned(owner, above, cells),
         lost,
-        (merged[0][0], merged[0][1] + merged[1][0], merged[1][1]),
+        (atom[0][0], atom[0][1] + atom[1][0], atom[1][1]),
         -first,
     )
 

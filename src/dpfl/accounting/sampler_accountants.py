@@ -70,10 +70,14 @@ class EpsilonBound(NamedTuple):
 
 
 class PhaseSource(NamedTuple):
-    """`steps` equal losses: `part` returns them for the order 0 or 1, a delta, and the number of steps in all."""
+    """`steps` equal losses: `part` returns them for the order 0 or 1, a delta, and the number of steps in all.
+
+    `gaussian`: their shift and rate, where they are removals from and additions to Poisson samples.
+    """
 
     part: Callable[[int, float, int], LossPart]
     steps: int
+    gaussian: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -247,9 +251,11 @@ def _as_poisson(run: Run, rate: float, noise_multiplier: float, neighbouring: Ne
 
 def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = _MOVED) -> PhaseSource:
     """Return Gaussian steps on Poisson samples."""
-    return PhaseSource(
-        lambda order, delta, together: Step(shift, rate, orders[order]).part(steps, delta, together), steps
-    )
+
+    def part(order: int, delta: float, together: int) -> LossPart:
+        return Step(shift, rate, orders[order]).part(steps, delta, together)
+
+    return PhaseSource(part, steps, (shift, rate) if orders == _MOVED and rate < 1 else None)
 
 
 def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> PhaseSource:

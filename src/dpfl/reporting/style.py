@@ -78,7 +78,7 @@ def panels(
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
-_FOOTER_LETTER = 0.063
+_FOOTER_LETTER = 0.064
 """Inches of a letter of a footer, on average."""
 
 
@@ -147,9 +147,11 @@ def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]], si
     scale = axis.yaxis.get_transform()
     low, high = (float(scale.transform(end)) for end in axis.get_ylim())
     panel_inches = axis.get_position().height * axis.figure.get_figheight()
-    room, last = 1.3 * size / 72 / panel_inches, -1.0
+    line, last, above = 1.25 * size / 72 / panel_inches, -1.0, 0.0
     for height, name, colour in sorted(names):
-        last = max((float(scale.transform(height)) - low) / (high - low), last + room * (1 + name.count("\n")))
+        half = line * (1 + name.count("\n")) / 2
+        last = max((float(scale.transform(height)) - low) / (high - low), last + above + half)
+        above = half
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "center"}
         axis.annotate(name, (x, last), (8, 0), color=colour, fontsize=size, annotation_clip=False, **place)
 
@@ -216,10 +218,11 @@ def _with_dark_colours(svg: str) -> str:
     return svg.replace(_STYLE_END, f"{PREFERS_DARK}{{{''.join(rules)}}}{_STYLE_END}", 1)
 
 
-_COORDINATES = re.compile(r' (?:d|x|y)="[^"]*"')
+_COORDINATES = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
 _LONG_NUMBER = re.compile(r"\d+\.\d{3,}")
 
 
 def _with_short_numbers(svg: str) -> str:
-    """Return a picture with its coordinates rounded to hundredths of a point, which no eye sees."""
+    """Return a picture without indents, its coordinates rounded to hundredths of a point, which no eye sees."""
+    svg = re.sub(r"\n\s+", "\n", svg)
     return _COORDINATES.sub(lambda found: _LONG_NUMBER.sub(lambda each: f"{float(each[0]):.2f}", found[0]), svg)

@@ -104,6 +104,8 @@ def hiding(data: pd.DataFrame) -> str:
 def five_papers(data: pd.DataFrame) -> str:
     """Say how much more risk the best way without trust has than the best with a trusted aggregator."""
     private = data[data["epsilon"] < math.inf]
+    if private.empty:
+        return ""
     least, factors, points = private["epsilon"].min(), [], []
     for _, task in private[private["epsilon"] == least].groupby("dataset"):
         trusted, alone = (

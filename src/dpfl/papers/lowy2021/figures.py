@@ -201,7 +201,7 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
     style.legend(figure, axes.flat, ncols=3)
     data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
     text = f"Means over {count_range(points['trials'])} trials. Top: from the least to the largest mean of all M and R."
-    text += " Gap: error of local less that of minibatch SGD, within trials, ± 90 % interval; M clients take part in a round."
+    text += " Gap: error of local less minibatch SGD within trials, ± 90 % interval; M clients take part in a round."
     style.footer(figure, f"{text} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
 

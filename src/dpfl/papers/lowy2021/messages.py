@@ -41,8 +41,8 @@ def spent(points: pd.DataFrame, names: Mapping[str, str]) -> str:
     for noise, name in names.items():
         own = spends[private["noise"] == noise]
         if len(own):
-            shares = span(own.clip(upper=1000), "{:.0f}")
-            texts.append(f"{shares}{' or more' if own.max() > 1000 else ''} % under {_the(name)}")
+            most = f"{own.min():.0f} to over 1,000" if own.max() > 1000 else span(own, "{:.0f}")
+            texts.append(f"{most} % under {_the(name)}")
     return f"Of the ε asked for, a run spends {listed(texts)}" if texts else ""
 
 

@@ -92,7 +92,7 @@ def _against(seeds: pd.Series, risks: pd.DataFrame | None, name: str, bar: str) 
 
 
 def draw_acceleration(points: pd.DataFrame) -> Figure:
-    """Draw one panel per task; noisy runs with bars, runs without noise as thin lines, crosses where Algorithm 2 lost."""
+    """Draw one panel per task; noisy runs with bars, others as thin lines, and crosses where Algorithm 2 lost."""
     tasks = list(points.groupby("task", sort=False))
     rows = -(-len(tasks) // _COLUMNS)
     figure, axes = style.panels(min(_COLUMNS, len(tasks)), rows, width=style.WIDTH, height=2.7, squeeze=False)

@@ -375,11 +375,10 @@ def draw_free(data: pd.DataFrame) -> Figure:
         style.plain_heights(panel)
         style.ticks_at(panel, data.loc[data["axis"] == axis, "value"])
     axes[0][0].set_ylabel("risk with privacy over\nrisk without")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    style.legend(figure, axes[0], ncols=2)
     edge = span(data["features"] / data["epsilon"] ** 2 / data["records"])
-    style.footer(
-        figure, f"{seeds_text(data)} d/ε² is {edge} times n at every point. Titles: fitted power of the ratio."
-    )
+    setting = "d/ε² = n" if edge == "1" else f"d/ε² is {edge} times n"
+    style.footer(figure, f"{seeds_text(data)} {setting} at every point. Titles: fitted power of the ratio.")
     return figure
 
 

@@ -316,6 +316,6 @@ def draw_last_epoch(data: pd.DataFrame) -> Figure:
     same = chapter["equal_sigma"].iloc[0]
     style.footer(
         figure,
-        f"σ = {sigma} sensitivities. Crosses: the chapter's choice, 1/√(E+1); it spends as much as σ = {same:.2f} in all.",
+        f"σ = {sigma} sensitivities. Crosses: the chapter's 1/√(E+1), which spends as much as σ = {same:.2f} in all.",
     )
     return figure

@@ -442,7 +442,7 @@ def _lines(axis: Axes, rows: pd.DataFrame, x: str, sigmas: list[float]) -> None:
         axis.plot(line[x], line["excess_bound"], color=style.COLOURS[number], linestyle="--", linewidth=0.8)
     if not rows.empty:
         idle = rows.drop_duplicates(x).sort_values(x)
-        axis.plot([], [], color=style.GREY, linestyle="--", linewidth=0.8, label="Corollary 1's bound, with d")
+        axis.plot([], [], color=style.BLACK, linestyle="--", linewidth=0.8, label="Corollary 1's bound, with d")
         risks = idle["idle_excess_risk"]
         axis.plot(idle[x], risks, color=style.BLACK, linestyle=":", linewidth=1, label="risk of w = 0")
 

@@ -207,16 +207,15 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
 
 
 def _errors(axis: Axes, tasks: pd.DataFrame) -> None:
-    """Draw the range of the errors of all (M, R) by epsilon, and without privacy as a dotted line at their mean."""
+    """Draw the range of the errors of all (M, R) by epsilon, and without privacy as a line at their mean."""
     for number, (algorithm, name) in enumerate(_NAMES.items()):
         rows = tasks[tasks["algorithm"] == algorithm]
         private, without = rows[rows["epsilon"] < math.inf], rows[rows["epsilon"] == math.inf]
         ranges = private.groupby("epsilon")["test_error_pct"].agg(["min", "max"])
         colour = style.COLOURS[number]
-        label = f"{name}, all M and R"
-        axis.fill_between(
-            ranges.index, ranges["min"], ranges["max"], color=colour, alpha=0.35, linewidth=1.5, label=label
-        )
+        if len(ranges):
+            look = {"color": colour, "alpha": 0.35, "linewidth": 1.5, "label": f"{name}, all M and R"}
+            axis.fill_between(ranges.index, ranges["min"], ranges["max"], **look)
         if len(without):
             label = f"{name.replace('noisy ', '')}, no privacy"
             axis.axhline(without["test_error_pct"].mean(), color=colour, linestyle=(":", "--")[number], label=label)

@@ -99,7 +99,7 @@ def main() -> None:
         for place in (0, 3):
             axes[place].set_ylabel("12 records")
         draw_epsilons(axes["epsilon"], found)
-        style.use_signs(figure)
+        style.use_greek_symbols(figure)
         style.save(figure, Path(__file__).with_name("samplers.svg"), "svg")
     for name in reversed(SAMPLERS):
         print(f"| {name} | {at_least(found[name].lower)} | {at_most(found[name].upper)} |")

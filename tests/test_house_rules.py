@@ -31,7 +31,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
     "faults": ["inject"],
     "gpu": ["cuda", "memory"],
     "images": ["opacus_loop"],
-    "papers": ["claims", "errata", "partial_grids", "tables"],
+    "papers": ["claims", "errata", "messages", "partial_grids", "tables"],
     "provenance": ["flips", "hostile_folder"],
     "provenance/audit": ["forgeries"],
     "reporting/report_page": ["browser"],

@@ -19,12 +19,15 @@ def recipe(monkeypatch):
         style.footer(figure, "footer")
         return figure
 
-    recipe = FigureRecipe(lambda results: pd.DataFrame({"x": [1, 2], "y": [0.1, 0.2]}), draw)
+    def message(data):
+        return f"y reaches {data['y'].max():g}"
+
+    recipe = FigureRecipe(lambda results: pd.DataFrame({"x": [1, 2], "y": [0.1, 0.2]}), draw, message)
     monkeypatch.setattr(figures, "recipe", lambda paper, kind, name: recipe)
 
 
 def test_a_drawing_that_returns_no_figure_is_named(monkeypatch, tmp_path):
-    made = FigureRecipe(lambda results: pd.DataFrame({"x": [1]}), lambda data: None)
+    made = FigureRecipe(lambda results: pd.DataFrame({"x": [1]}), lambda data: None, lambda data: "")
     monkeypatch.setattr(figures, "recipe", lambda *_: made)
     with pytest.raises(InputError, match=r"lowy2021/figures\.py: figure_2: draw returned a NoneType, no Figure"):
         figures.make("lowy2021", "figure_2", Results(tmp_path, {}), tmp_path)
@@ -40,6 +43,13 @@ def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(reci
         hashes.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in paths])
         assert sorted(folder.iterdir()) == sorted(paths)
     assert hashes[0] == hashes[1]
+
+
+def test_a_picture_has_the_message_of_its_data_above_it(recipe, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(style, "headline", lambda figure, message: written.append(message))
+    figures.make("lowy2021", "figure_2", Results(tmp_path, {}), tmp_path)
+    assert written == ["y reaches 0.2"]
 
 
 @pytest.mark.parametrize("kind", ["figures", "tables"])

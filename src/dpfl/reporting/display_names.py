@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,6 +105,24 @@ def budget_name(epsilon: float) -> str:
 def budget_cell(epsilon: float) -> str:
     """Return a budget as a column of budgets shows it, infinity as "none"."""
     return "none" if math.isinf(epsilon) else f"{epsilon:g}"
+
+
+def span(values: Iterable[float], form: str = "{:.3g}") -> str:
+    """Return the least and the largest of some numbers as text, "2 to 5"; one number where both are written alike."""
+    known = [value for value in values if not math.isnan(value)]
+    least, most = form.format(min(known)), form.format(max(known))
+    return least if least == most else f"{least} to {most}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a list in a sentence: "a", "a and b", "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def all_or(count: int, total: int) -> str:
+    """Return a share as text: "all 5", "3 of 5"."""
+    return f"all {total}" if count == total else f"{count} of {total}"
 
 
 def percent(share: float) -> str:

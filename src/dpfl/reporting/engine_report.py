@@ -26,6 +26,7 @@ from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, write_atomically
 from dpfl.reporting import claims, display_names, tables
 from dpfl.reporting.results import showing
+from dpfl.reporting.style import PREFERS_DARK
 
 PAGE = "workflow.html"
 _PARTS = ("tables/*.html", "figures/*.svg", "claims/*.html")
@@ -41,8 +42,8 @@ _DESCRIBING = ("{http://purl.org/dc/", "{http://creativecommons.org/", "{http://
 """Namespaces of what matplotlib writes into <metadata>."""
 _INSIDE = re.compile(r"#|data:image/png;base64,")
 """What the address of a picture's part begins with."""
-_LEADS_OUT = re.compile(r"@|url\((?!\s*['\"]?#)", re.IGNORECASE)
-"""In a style: a rule that loads, or an address outside the picture."""
+_LEADS_OUT = re.compile(rf"@(?!{re.escape(PREFERS_DARK[1:])}{{)|url\((?!\s*['\"]?#)", re.IGNORECASE)
+"""In a style: a rule that may load (that of dark colours does not), or an address outside the picture."""
 _DECLARATION = '<?xml version="1.0" encoding="utf-8" standalone="no"?>'
 """Of matplotlib's pictures; in another encoding a browser may read other elements."""
 _ENGINE_TEMPLATE = "report/html_reporter/template/index.html.jinja2"

@@ -24,14 +24,17 @@ SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 
 @dataclass(frozen=True)
 class FigureRecipe:
-    """Recipe of a figure. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
+    """Recipe of a figure. `data` returns one tidy table (columns named with units); the others read nothing else.
 
     The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or stand-ins have
-    to be named. `draw` never gets an empty table, and raises NotRunError where what it shows was not run.
+    to be named. `message` returns what the picture shows in a sentence without a full stop, from the numbers that are
+    drawn, so that new runs change it; "" if they show nothing yet. Both never get an empty table, and raise NotRunError
+    where what they show was not run.
     """
 
     data: Callable[[Results], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Figure]
+    message: Callable[[pd.DataFrame], str]
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
@@ -50,9 +53,11 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
     paths = [display_names.write("figures", paper, name, csv)] if ".rst" in suffixes else []
     with style.apply_style():
         try:
-            figure = made.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
+            data = _refuse_empty(refuse_not_run(read_csv(csv)))
+            figure = made.draw(data)
             if not isinstance(figure, Figure):
                 raise InputError(f"{paper}/figures.py: {name}: draw returned a {type(figure).__name__}, no Figure")
+            style.headline(figure, made.message(data))
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
         style.use_greek_symbols(figure)

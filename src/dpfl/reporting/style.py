@@ -1,8 +1,8 @@
-"""Style of all figures: colour-blind-safe colours, quiet axes, the same bytes from the same data."""
+"""Style of all figures: colour-blind-safe colours, light and dark, quiet axes, the same bytes from the same data."""
 
 from __future__ import annotations
 
-import math
+import re
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import matplotlib.pyplot as plt
+from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image
 
 from dpfl.reporting.display_names import with_greek_symbols
@@ -28,7 +29,19 @@ matplotlib.use("agg")
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
+WHITE, SOFT, GREY, PALE, BROWN = "#FFFFFF", "#444444", "#777777", "#BBBBBB", "#8C510A"
+"""The ground, the words of a footer, lines in the background, a region without a finding, a fifth of a kind."""
+ON_LIGHT, ON_DARK = "#010101", "#FEFEFE"
+"""Words on a coloured tile: the tile keeps its colour in a dark picture, and so do they."""
 COLOURS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, BLACK)
+DARK = {
+    BLACK: "#E6E7E9", WHITE: "#16181B", SOFT: "#A9ADB4", GREY: "#9AA0A8", PALE: "#5B6068", BROWN: "#C98B45",
+    BLUE: "#4A9FE0", SKY: "#A5DCFF", GREEN: "#2BC79B", RED: "#F2762E", ORANGE: "#F5B73D", PURPLE: "#D79BBD",
+}  # fmt: skip
+"""Colour in a dark picture by the one in a light picture; a colour that is not here is the same in both."""
+WIDTH = 9.0
+"""Inches of a wide figure: on a page of 880 pixels its smallest letters, SMALL, are 11 pixels high."""
+SMALL = 8.0
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
@@ -61,7 +74,7 @@ def panels(
     columns: int = 1, rows: int = 1, *, width: float | None = None, height: float = 3.0, **subplots: Any
 ) -> tuple[Figure, Any]:
     """Return (figure, axes); width and height in inches, height of one row."""
-    size = (width or min(3.6 * columns + 0.6, 11), height * rows)
+    size = (width or min(3.6 * columns + 0.6, WIDTH), height * rows)
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
@@ -71,10 +84,43 @@ _FOOTER_LETTER = 0.064
 
 def footer(figure: Figure, text: str) -> None:
     """Write small lines below the axes, as wide as the figure: what the bars mean, how many runs, which stand-in."""
-    width = int(figure.get_figwidth() / _FOOTER_LETTER)
-    lines = text.replace(" %", "\N{NO-BREAK SPACE}%").splitlines()
-    text = "\n".join(part for line in lines for part in textwrap.wrap(line, width, break_on_hyphens=False))
-    figure.supxlabel(text, fontsize=8, color="#444444", x=0.01, ha="left")
+    figure.supxlabel(_wrapped(figure, text, _FOOTER_LETTER), fontsize=SMALL, color=SOFT, x=0.01, ha="left")
+
+
+_MESSAGE_LETTER = 0.092
+"""Inches of a letter of a message, on average."""
+_MESSAGE_LINE = 0.2
+"""Inches of a line of a message; the figure becomes as much higher."""
+_MINUS = re.compile(r"(?<!\w)-(?=\d)")
+_MESSAGE = {"size": 11, "weight": "bold"}
+
+
+def headline(figure: Figure, message: str) -> None:
+    """Write what a figure shows above everything else in it, as the title of its legend if it has one; "" writes none.
+
+    The legend moves to the left, where the message begins.
+    """
+    text = _MINUS.sub("\N{MINUS SIGN}", _wrapped(figure, message, _MESSAGE_LETTER))
+    figure.set_figheight(figure.get_figheight() + _MESSAGE_LINE * len(text.splitlines()))
+    if text and figure.legends:
+        legend = figure.legends[0]
+        legend.set_loc("outside upper left")
+        legend.set_alignment("left")
+        legend.set_title(text, prop=_MESSAGE)
+    elif text:
+        figure.suptitle(text, x=0.01, ha="left", **_MESSAGE)
+
+
+_KEPT = re.compile(r" (?=[=<%±])|(?<=[=<±]) ")
+"""Spaces at which no line ends."""
+
+
+def _wrapped(figure: Figure, text: str, letter_inches: float) -> str:
+    """Return a text in lines as wide as the figure; a number keeps its name and its per cent sign beside it."""
+    width = int(figure.get_figwidth() / letter_inches)
+    text = _KEPT.sub("\N{NO-BREAK SPACE}", with_greek_symbols(text))
+    lines = text.splitlines()
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, width, break_on_hyphens=False))
 
 
 def ticks_at(axis: Axes, values: Iterable[float]) -> None:
@@ -84,17 +130,40 @@ def ticks_at(axis: Axes, values: Iterable[float]) -> None:
     axis.xaxis.set_minor_locator(NullLocator())
 
 
-def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]], size: float = 7.5) -> None:
-    """Write the names of lines right of x, each at its height on a logarithmic axis, apart from each other.
-
-    `names`: (height, name, colour) of each line. The limits of the axis have to be the final ones.
-    """
+def plain_heights(axis: Axes) -> None:
+    """Label a logarithmic vertical axis of less than three decades with plain numbers at 1, 2 and 5 of each."""
     low, high = axis.get_ylim()
-    last, room = -math.inf, 0.0073 * size * math.log(high / low)
+    if high < 1000 * low:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        axis.yaxis.set_major_formatter(lambda value, _: with_greek_symbols(f"{value:g}"))
+        axis.yaxis.set_minor_locator(NullLocator())
+
+
+def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]], size: float = SMALL) -> None:
+    """Write the names of lines right of x, each at its height, apart from each other.
+
+    `names`: (height, name, colour) of each line. The limits and the scale of the axis have to be the final ones.
+    """
+    scale = axis.yaxis.get_transform()
+    low, high = (float(scale.transform(end)) for end in axis.get_ylim())
+    panel_inches = axis.get_position().height * axis.figure.get_figheight()
+    line, last, above = 1.5 * size / 72 / panel_inches, -1.0, 0.0
     for height, name, colour in sorted(names):
-        last = max(math.log(height), last + room)
-        place = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-        axis.annotate(name, (x, math.exp(last)), (8, 0), color=colour, fontsize=size, **place)
+        half = line * (1 + name.count("\n")) / 2
+        last = max((float(scale.transform(height)) - low) / (high - low), last + above + half)
+        above = half
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "center"}
+        axis.annotate(name, (x, last), (8, 0), color=colour, fontsize=size, annotation_clip=False, **place)
+
+
+def legend(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:
+    """Write one legend of several panels above them: each name once, what was measured (with bars) first."""
+    handles: dict[str, Any] = {}
+    for axis in axes:
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    names = sorted(handles, key=lambda name: not isinstance(handles[name], ErrorbarContainer))
+    if names:
+        figure.legend([handles[name] for name in names], names, loc="outside upper center", ncols=ncols)
 
 
 def mark_not_run(axis: Axes) -> None:
@@ -118,10 +187,42 @@ def text_figure(text: str) -> Figure:
 
 
 def save(figure: Figure, path: Path, format: str) -> None:
-    """Write the figure; the same data give the same bytes (no date, fixed identifiers)."""
+    """Write the figure; the same data give the same bytes (no date, fixed identifiers).
+
+    An SVG file is light or dark, as the reader's browser prefers; the other formats are light.
+    """
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[format]
     figure.savefig(path, format=format, metadata=metadata, dpi=180)
+    if format == "svg":
+        path.write_text(_with_dark_colours(_with_short_numbers(path.read_text(encoding="utf-8"))), encoding="utf-8")
     if format == "png":  # a palette of 256 colours takes a third of the room, and no eye sees it
         with Image.open(path) as drawn:
             palette = drawn.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
         palette.save(path, format="png", optimize=True)
+
+
+PREFERS_DARK = "@media (prefers-color-scheme: dark)"
+_STYLE_END = "</style>"
+
+
+def _with_dark_colours(svg: str) -> str:
+    """Return a picture of matplotlib with a rule for each colour that is another one in a dark picture.
+
+    What has no colour of its own, as black words, takes that of the picture.
+    """
+    rules = [f"svg{{fill:{DARK[BLACK]}}}"]
+    for light, dark in DARK.items():
+        for part in ("fill", "stroke"):
+            if (old := f"{part}: {light.lower()}") in svg:
+                rules.append(f'[style*="{old}"]{{{part}:{dark}!important}}')
+    return svg.replace(_STYLE_END, f"{PREFERS_DARK}{{{''.join(rules)}}}{_STYLE_END}", 1)
+
+
+_COORDINATES = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
+_LONG_NUMBER = re.compile(r"\d+\.\d{3,}")
+
+
+def _with_short_numbers(svg: str) -> str:
+    """Return a picture without indents, its coordinates rounded to hundredths of a point, which no eye sees."""
+    svg = re.sub(r"\n\s+", "\n", svg)
+    return _COORDINATES.sub(lambda found: _LONG_NUMBER.sub(lambda each: f"{float(each[0]):.2f}", found[0]), svg)

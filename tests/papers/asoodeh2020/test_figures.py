@@ -20,6 +20,7 @@ from dpfl.papers.asoodeh2020.figures import (
     bound_map,
     one_pass_epsilons,
 )
+from dpfl.reporting import style
 
 KEY = "asoodeh2020"
 
@@ -151,13 +152,14 @@ def test_the_map_has_a_tile_for_each_setting_and_names_its_regions(results):
     data = results.figure("asoodeh2020", "hidden_state_map")
     assert len(data) == 1000 and set(data["smallest"]) <= set(BOUNDS) == set(LOOKS)
     figure = recipe.draw(data)
-    assert len(figure.axes) == 10
-    assert sum(axis.collections[0].get_array().size for axis in figure.axes) == 1000
+    assert len(figure.axes) == 8
+    assert sum(axis.collections[0].get_array().size for axis in figure.axes) == 800
     for axis in figure.axes:
         shown = {BOUNDS[int(kind)] for kind in axis.collections[0].get_array().ravel()}
         written = {text.get_text() for text in axis.texts}
         assert written and written <= {LOOKS[name][0] for name in shown}
-    assert "1,000 settings" in figure.get_supxlabel()
+    footer = figure.get_supxlabel().replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
+    assert footer.startswith("800 settings") and "Not drawn: 200 settings without a later step" in footer
     plt.close(figure)
 
 
@@ -196,17 +198,22 @@ def test_utility_takes_the_best_step(results):
         assert (row.least_step, row.most_step) == (means.index.min(), means.index.max())
 
 
-def test_lines_without_noise_are_named_at_the_margin_and_steps_at_an_end_are_counted(results):
+def test_runs_without_noise_stand_at_the_right_end_and_steps_at_an_end_are_hollow_and_counted(results):
     data = results.figure(KEY, "utility")
     figure = RUN_FIGURES["utility"].draw(data)
-    for axis in figure.axes:
-        lines = {
-            round(line.get_ydata()[0], 12): line.get_color() for line in axis.get_lines() if line.get_linestyle() == ":"
+    panels = data.groupby(["dataset", "model", "law"], sort=False)
+    for axis, (_, rows) in zip(figure.axes, panels, strict=True):
+        assert axis.get_xticklabels()[-1].get_text() == "no\nnoise"
+        end = axis.get_xticks()[-1]
+        marks = [line for line in axis.get_lines() if line.get_linestyle() == "None" and line.get_marker() in "os^D"]
+        drawn = {
+            (x, y, line.get_markerfacecolor() == style.WHITE)
+            for line in marks
+            for x, y in zip(*line.get_data(), strict=True)
         }
-        assert {text.get_text() for text in axis.texts} <= {
-            f"{order}, {stop}" for order in ("sorted", "permuted") for stop in ("last", "stop")
-        }
-        assert axis.texts and {text.get_color() for text in axis.texts} <= set(lines.values())
+        at_an_end = (rows["step"] == rows["least_step"]) | (rows["step"] == rows["most_step"])
+        places = rows["epsilon"].replace(float("inf"), end)
+        assert drawn == set(zip(places, rows["excess_risk"], at_an_end, strict=True))
     private = data.query("epsilon < inf")
     least, most = (private["step"] == private["least_step"]).sum(), (private["step"] == private["most_step"]).sum()
     words = (
@@ -216,8 +223,9 @@ def test_lines_without_noise_are_named_at_the_margin_and_steps_at_an_end_are_cou
     plt.close(figure)
 
 
-def test_places_are_titled_with_the_records_they_are_of(results):
+def test_places_name_the_records_they_are_of(results):
     data = results.figure(KEY, "places")
     figure = RUN_FIGURES["places"].draw(data)
-    assert f"n = {data['n'].iloc[0]}\n" in figure.axes[0].get_title()
+    footer = figure.get_supxlabel().replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
+    assert f"n = {data['n'].iloc[0]:,} records" in footer
     plt.close(figure)

@@ -115,16 +115,18 @@ def test_bounds_are_the_corollaries_with_and_without_the_dimension(results):
 
 
 def test_the_picture_names_the_exponents(results):
-    figure = draw_dimensions(results.figure(KEY, "dimension"))
+    data = results.figure(KEY, "dimension")
+    figure = draw_dimensions(data)
     assert [axis.get_xlabel() for axis in figure.axes] == ["features d"] * 2
-    label, row = figure.axes[0].get_legend().get_texts()[1].get_text(), results.figure(KEY, "dimension")
-    row = row[(row["draw"] == "new_users") & (row["noise_std"] > 0)].sort_values("noise_std").iloc[0]
-    assert label.endswith(f": x = {row['exponent']:.2f} ± {row['exponent_interval']:.2f} (3 of 3 runs)")
-    assert "has no x" not in figure.get_supxlabel()
-    fewer = draw_dimensions(results.figure(KEY, "dimension").assign(exponent_runs=2)).get_supxlabel().replace("\n", " ")
-    assert "A run in which noise costs nothing at some d has no x." in fewer
+    rows = data[(data["draw"] == "new_users") & (data["noise_std"] > 0)].drop_duplicates("noise_std")
+    powers = {f"{row.exponent:.2f} ± {row.exponent_interval:.2f}" for row in rows.itertuples()}
+    assert {text.get_text() for text in figure.axes[0].texts} == powers
+    assert "has no fit" not in figure.get_supxlabel()
+    fewer = draw_dimensions(data.assign(exponent_runs=2))
+    assert "A run in which noise costs nothing at some d has no fit." in fewer.get_supxlabel().replace("\n", " ")
+    assert all(text.get_text().endswith("\n(2 of 3 runs)") for text in fewer.axes[0].texts)
     assert "3 runs a point on synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
-    plt.close(figure)
+    plt.close("all")
 
 
 def test_every_way_has_a_name():
@@ -141,27 +143,40 @@ def test_each_point_is_the_best_step(results):
         assert row.trust == TRUST_MODEL[TrustAlgorithm(row.algorithm)] and row.runs == 3
 
 
-def test_each_way_is_named_with_its_accuracies_in_the_panel_of_its_trust(results):
+def test_each_way_has_its_risks_and_accuracies_below_its_trust(results):
     table = results.figure(KEY, "five_papers")
-    private = set(table.query("epsilon < inf")["algorithm"])
+    private = table.query("epsilon < inf")
     figure = draw_trust(table)
-    for axis in figure.axes:
-        words = [text.get_text() for text in axis.get_legend().get_texts()] if axis.get_legend() else []
-        own = [
-            each
-            for each in TrustAlgorithm
-            if TRUST_MODEL[each] == axis.get_title().replace("\n", " ") and each in private
-        ]
-        assert [each.partition(":")[0] for each in words] == [NAMES[each] for each in own]
-        assert len(axis.lines) >= len(private)
-        for algorithm, text in zip(own, words, strict=True):
-            line = table[(table["algorithm"] == algorithm) & (table["epsilon"] < math.inf)].sort_values("epsilon")
-            first, last = line["accuracy_pct"].iloc[[0, -1]]
-            assert text.endswith(f"{first:.1f} to {last:.1f} %")
-        beside = [text.get_text() for text in axis.texts if text.get_text() in NAMES.values()]
-        other = {NAMES[each] for each in private if TRUST_MODEL[each] != "trusted shuffler"}
-        assert set(beside) == (other if axis.get_title() == "trusted shuffler" else set())
-    assert [axis.get_title().replace("\n", " ") for axis in figure.axes] == list(dict.fromkeys(TRUST_MODEL.values()))
+    [axis] = figure.axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    expected = []
+    for trust in dict.fromkeys(TRUST_MODEL.values()):
+        own = [each for each in TrustAlgorithm if TRUST_MODEL[each] == trust and each in set(private["algorithm"])]
+        expected += [trust, *(NAMES[each] for each in own)] if own else []
+    assert rows == expected
+    accuracies = [text.get_text() for text in axis.texts]
+    drawn = {(float(x), float(y)) for line in axis.get_lines() for x, y in zip(*line.get_data(), strict=True)}
+    algorithms = [
+        each for trust in dict.fromkeys(TRUST_MODEL.values()) for each in TrustAlgorithm if TRUST_MODEL[each] == trust
+    ]
+    algorithms = [each for each in algorithms if each in set(private["algorithm"])]
+    for algorithm, text in zip(algorithms, accuracies, strict=True):
+        line = private[private["algorithm"] == algorithm].sort_values("epsilon")
+        first, last = line["accuracy_pct"].iloc[[0, -1]]
+        assert text == f"{first:.1f}, {last:.1f}"
+        assert {x for x, _ in drawn} >= set(line["excess_risk"])
+    assert "odd against even" in axis.get_title()
+    plt.close(figure)
+
+
+def test_a_change_without_replacement_is_a_share_of_the_risk_with_it(results):
+    data = results.figure(KEY, "sampling")
+    figure = RUN_FIGURES["sampling"].draw(data)
+    rows = data[(data["noise_std"] == data["noise_std"].min()) & (data["batch_size"] == data["batch_size"].min())]
+    drawn = figure.axes[0].containers[0].lines[0].get_xdata()
+    assert drawn == pytest.approx(100 * (rows["one_pass"] / rows["with_replacement"] - 1))
+    assert {axis.get_xlabel() for axis in figure.axes} == {"change of the excess risk (%)"}
+    assert len({axis.get_xlim() for axis in figure.axes}) == 1
     plt.close(figure)
 
 

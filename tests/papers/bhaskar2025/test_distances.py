@@ -17,6 +17,7 @@ from dpfl.papers.bhaskar2025.distances import (
     noise_norm,
     parameters,
 )
+from dpfl.reporting import style
 from dpfl.reporting.results import NotRunError
 from dpfl.reporting.statistics import slope
 
@@ -130,9 +131,11 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
     more = runs.query("local_epochs == 1").assign(clients=25)
     figure = draw_distances(distance_cells(as_runs(runs, more)))
     left, right = figure.axes
-    names = {text.get_text() for text in left.texts}
+    names = {text.get_text().replace("\n", " ") for text in left.texts}
     assert names >= {"bound, E in steps", "the same with momentum", "bound, E in passes", "clients' models"}
-    assert {"average, first round", "average, last round"} <= {text.get_text() for text in right.texts}
+    assert {"average, first round", "average, last round"} <= {
+        text.get_text().replace("\n", " ") for text in right.texts
+    }
     footer = figure.get_supxlabel().replace("\n", " ")
     assert all(words in footer for words in ("falling as 1/√k", "2 runs a point. Bars: ", "hollow on the left"))
     plt.close(figure)
@@ -143,7 +146,7 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
 def lines(axis) -> dict[tuple, list[float]]:
     """Heights of the lines by colour, dashes and whether their marks are hollow."""
     return {
-        (line.get_color(), line.get_linestyle(), line.get_markerfacecolor() == "white"): list(line.get_ydata())
+        (line.get_color(), line.get_linestyle(), line.get_markerfacecolor() == style.WHITE): list(line.get_ydata())
         for line in axis.get_lines()
     }
 

@@ -133,7 +133,8 @@ def test_the_figures_and_the_table_show_every_axis(made_up, drawn):
     assert len(points) == 3 * sum(map(len, VALUES.values()))
     figure = theory.FIGURES["theory_rates"].draw(points)
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert labels == {"the theorem's noise", "terms of (4), scaled", "least noise", "terms of (5), scaled"}
+    names = ("the theorem's noise", "least noise")
+    assert labels == {f"{what}, {noise}" for what in ("measured", "terms of the rate, fitted") for noise in names}
     slopes = theory.TABLES["theory_slopes"]
     page = slopes.page(slopes.data(results))
     assert page.body["equation"].tolist() == ["(4)"] * 8 + ["(5)"] * 4

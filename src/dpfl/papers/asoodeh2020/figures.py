@@ -20,6 +20,7 @@ from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import by_element, integers, power, reals, root
 from dpfl.catalog import load
 from dpfl.convex.pnsgd import MEAN_INK, LossConstants
+from dpfl.papers.asoodeh2020 import messages
 from dpfl.reporting import style
 from dpfl.reporting.display_names import data_note
 from dpfl.reporting.figures import FigureRecipe
@@ -128,7 +129,7 @@ def _proposition_1_gap(epsilon: Array, kappa: Array, log_delta: Array) -> Array:
 # Figure of the bound on the last iterate that is smallest, over settings of the paper's pass.
 
 LOOKS = {
-    "composition": ("no gain:\ncomposition", "#BBBBBB"),
+    "composition": ("no gain:\ncomposition", style.PALE),
     "theorem_4": ("Theorem 4", style.SKY),
     "proposition_1": ("Proposition 1", style.PURPLE),
     "shifted_interpolation": ("shifted\ninterpolation", style.YELLOW),
@@ -143,11 +144,11 @@ def bounds(results: Results) -> pd.DataFrame:
 
 
 def draw_bounds(data: pd.DataFrame) -> Figure:
-    """Draw a panel of tiles over noise and diameter for each number of later steps and strong convexity."""
+    """Draw a panel of tiles over noise and diameter for each number of later steps, 1 or more, and strong convexity."""
+    alone = data[data["later_steps"] == 0]
+    data = data[data["later_steps"] > 0]
     convexities, later = sorted(data["strong_convexity"].unique()), sorted(data["later_steps"].unique())
-    figure, axes = style.panels(
-        len(later), len(convexities), width=11, height=2.5, sharex=True, sharey=True, squeeze=False
-    )
+    figure, axes = style.panels(len(later), len(convexities), height=2.6, sharex=True, sharey=True, squeeze=False)
     for row, convexity in zip(axes, convexities, strict=True):
         for axis, steps in zip(row, later, strict=True):
             rows = data[(data["strong_convexity"] == convexity) & (data["later_steps"] == steps)]
@@ -156,7 +157,12 @@ def draw_bounds(data: pd.DataFrame) -> Figure:
         row[0].set_ylabel("diameter (units of L)")
     for axis in axes[-1]:
         axis.set_xlabel("noise sigma (units of L)")
-    style.footer(figure, f"{len(data):,} settings, one tile each; delta = 1e-5, eta = 0.5, beta = 1, L = 1.")
+    text = (
+        f"{len(data):,} settings, one tile each, with the name of the smallest bound; δ = 1e-5, η = 0.5, β = 1, L = 1."
+    )
+    if len(alone) and (alone["smallest"] == BOUNDS[0]).all():
+        text += f" Not drawn: {len(alone)} settings without a later step, in which nothing beats composition."
+    style.footer(figure, text)
     return figure
 
 
@@ -178,7 +184,7 @@ def _tiles(axis: Axes, rows: pd.DataFrame) -> None:
         if len(cells) >= _LEAST_TILES:
             height, width = _inside(cells)
             where = (table.columns[width], table.index[height])
-            axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=7.5)
+            axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=8, color=style.ON_LIGHT)
 
 
 def _inside(cells: np.ndarray) -> np.ndarray:
@@ -186,7 +192,7 @@ def _inside(cells: np.ndarray) -> np.ndarray:
     return cells[np.argmin(np.sum((cells - cells.mean(axis=0)) ** 2, axis=1))]
 
 
-HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds)}
+HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds, messages.bounds)}
 
 
 # Figures from runs of PNSGD: delta of each record by its place, and the utility of a pass.
@@ -250,7 +256,7 @@ def places(results: Results) -> pd.DataFrame:
 def draw_places(data: pd.DataFrame) -> Figure:
     """Draw two heat maps over (place, epsilon), and delta by place for three ways of releasing."""
     maps = list(data[data["variant"] == "last"].groupby("law"))
-    figure, axes = style.panels(len(maps) + 1, height=3.7, width=11)
+    figure, axes = style.panels(len(maps) + 1, height=3.4, width=style.WIDTH, width_ratios=[1.0] * len(maps) + [1.3])
     for axis, (law, rows) in zip(axes, maps, strict=False):
         table = rows.pivot(index="epsilon", columns="later", values="delta")
         exponents = np.log10(table.where(table >= LEAST))
@@ -258,13 +264,17 @@ def draw_places(data: pd.DataFrame) -> Figure:
         look = {"vmin": -12, "vmax": 0, "shading": "nearest", "rasterized": True}
         mesh = axis.pcolormesh(table.columns + 1, table.index, exponents, **look)
         first = rows.iloc[0]
-        noise = f"{law.capitalize()}, n = {first['n']:g}\nscale {first['scale']:.3g}, step {first['step']:g}"
-        axis.set(title=noise, xscale="log")
-        axis.set(xlabel="places from the end (1: last record)", ylabel="epsilon", xlim=(_shown_places(rows), 1))
-        axis.text(0.03, 0.96, "white: delta < 1e-12", transform=axis.transAxes, va="top", fontsize=8)
+        axis.set_title(f"{law.capitalize()} noise {first['scale']:.3g},\nstep {first['step']:g}", fontsize=9)
+        axis.set(xscale="log", xlabel="places from the end", xlim=(_shown_places(rows), 1))
         axis.grid(visible=False)
-    figure.colorbar(mesh, ax=axes[: len(maps)], label="delta, as a power of ten", shrink=0.9)
+    axes[0].set_ylabel("ε")
+    figure.colorbar(mesh, ax=axes[: len(maps)], label="δ, as a power of ten", shrink=0.9)
     _by_place(axes[-1], data[(data["law"] == Law.GAUSSIAN) & np.isclose(data["epsilon"], SHOWN_EPSILON)])
+    style.footer(
+        figure,
+        f"Left: last model, public order; empty where δ < {LEAST:g}. Place 1 is the last of "
+        f"n = {data['n'].iloc[0]:,} records. Computed at the noise of the runs.",
+    )
     return figure
 
 
@@ -275,18 +285,20 @@ def _shown_places(rows: pd.DataFrame) -> float:
 
 
 def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw delta at SHOWN_EPSILON by place, one line per variant."""
-    axis.set_title("Gaussian, what evens it out")
+    """Draw delta at SHOWN_EPSILON by place, one line per variant; a line that another may hide is a broad one."""
+    axis.set_title(f"Gaussian noise,\nε = {SHOWN_EPSILON:g}", fontsize=9)
     if not (rows["delta"] >= LEAST).any():
         axis.text(0.5, 0.5, f"no delta above {LEAST:g}", transform=axis.transAxes, ha="center", fontsize=8)
         return
-    for number, (variant, name) in enumerate(VARIANTS.items()):
+    for (variant, name), number in zip(VARIANTS.items(), (0, 4, 2), strict=True):
         line = rows[rows["variant"] == variant].sort_values("later")
-        look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number]}
+        broad = variant == "permuted"
+        look = {"color": style.COLOURS[number], "linestyle": "-" if broad else style.DASHES[number]}
+        look |= {"linewidth": 5 if broad else 1.5, "alpha": 0.5 if broad else 1.0}
         axis.plot(line["later"] + 1, line["delta"].where(line["delta"] >= LEAST), label=name, **look)
     axis.set(xscale="log", yscale="log", xlabel="places from the end", ylabel=f"delta at epsilon = {SHOWN_EPSILON:g}")
     axis.set_xlim(rows["later"].max() + 1, 1)
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=8, loc="upper left")
 
 
 def utility(results: Results) -> pd.DataFrame:
@@ -307,30 +319,52 @@ def utility(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+WAYS = {
+    ("permuted", "last"): "last model of a secret order",
+    ("permuted", "random"): "random stop of a secret order",
+    ("sorted", "last"): "last model of a public order",
+    ("sorted", "random"): "random stop of a public order",
+}
+"""Name of each way to order the records and to choose the released model."""
+_BEYOND = 3.0
+"""Ratio of the place of the runs without noise, on the axis of epsilon, to the largest epsilon."""
+
+
 def draw_utility(data: pd.DataFrame) -> Figure:
-    """Draw excess risk against epsilon, one panel per (model, law), one line per (order, release)."""
+    """Draw excess risk against epsilon, one panel per (model, law), one line per way; without noise at the right end.
+
+    A point is hollow if its step is an end of the grid of steps.
+    """
     panels = list(data.groupby(["dataset", "model", "law"], sort=False))
-    figure, axes = style.panels(len(panels), height=3.8, width=4.1 * len(panels) + 0.4, squeeze=False)
+    figure, axes = style.panels(len(panels), height=3.6, squeeze=False)
     for axis, ((_, model, law), rows) in zip(axes[0], panels, strict=True):
-        silent = []
-        for number, ((order, release), line) in enumerate(rows.groupby(["order", "release"])):
-            private = line[line["epsilon"] < math.inf].sort_values("epsilon")
-            name = f"{order}, {'last model' if release == 'last' else 'random stop'}"
-            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-            axis.errorbar(private["epsilon"], private["excess_risk"], private["interval"], label=name, **look)
-            for value in line.loc[line["epsilon"] == math.inf, "excess_risk"]:
-                axis.axhline(value, color=style.COLOURS[number], linestyle=":", linewidth=0.8)
-                silent.append((value, name.replace(" model", "").replace("random ", ""), style.COLOURS[number]))
-        budgets = set(rows["epsilon"]) - {math.inf}
-        title = f"{model.replace('_', ' ')}, {law.capitalize()} noise"
-        axis.set(title=title, xlabel="epsilon of the worst record", xscale="log", yscale="log")
-        style.ticks_at(axis, budgets)
-        style.name_lines(axis, axis.get_xlim()[1], silent, size=6.5)
+        budgets = sorted(set(rows["epsilon"]) - {math.inf})
+        silent = _BEYOND * max(budgets, default=1.0)
+        for number, ((order, release), name) in enumerate(WAYS.items()):
+            line = rows[(rows["order"] == order) & (rows["release"] == release)].sort_values("epsilon")
+            look = {"color": style.COLOURS[number], "label": name}
+            private = line[line["epsilon"] < math.inf]
+            axis.errorbar(
+                private["epsilon"], private["excess_risk"], private["interval"], linestyle=style.DASHES[number], **look
+            )
+            places = line["epsilon"].replace(math.inf, silent)
+            edge = _at_an_end(line)
+            marks = {"color": look["color"], "marker": style.MARKERS[number], "linestyle": "none", "markersize": 5}
+            axis.plot(places[~edge], line.loc[~edge, "excess_risk"], **marks)
+            axis.plot(places[edge], line.loc[edge, "excess_risk"], markerfacecolor=style.WHITE, **marks)
+        axis.set_title(f"{model.replace('_', ' ')}, {law.capitalize()} noise", fontsize=9)
+        axis.set(xlabel="ε of the worst record", xscale="log", yscale="log")
+        style.ticks_at(axis, [*budgets, silent])
+        axis.set_xticks([*budgets, silent], [*(f"{each:g}" for each in budgets), "no\nnoise"])
     axes[0][0].set_ylabel("excess risk")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
-    text = "Dotted, named at the margin: the same without noise."
-    style.footer(figure, f"{text} {_steps_at_ends(data)} {data_note(data)}")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9)
+    style.footer(figure, f"Hollow: the best step is an end of its grid. {_steps_at_ends(data)} {data_note(data)}")
     return figure
+
+
+def _at_an_end(rows: pd.DataFrame) -> pd.Series:
+    """Return in which rows the best step is an end of the grid of steps."""
+    return (rows["step"] == rows["least_step"]) | (rows["step"] == rows["most_step"])
 
 
 def _steps_at_ends(data: pd.DataFrame) -> str:
@@ -342,20 +376,25 @@ def _steps_at_ends(data: pd.DataFrame) -> str:
     return f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
 
 
-RUN_FIGURES = {"places": FigureRecipe(places, draw_places), "utility": FigureRecipe(utility, draw_utility)}
+RUN_FIGURES = {
+    "places": FigureRecipe(
+        places, draw_places, partial(messages.places, shown_epsilon=SHOWN_EPSILON, least_delta=LEAST)
+    ),
+    "utility": FigureRecipe(utility, draw_utility, partial(messages.utility, names=WAYS)),
+}
 
 
 ROUTES = {
     "theorem_4": ("Theorem 4 (the paper)", style.BLUE, "-"),
-    "proposition_1": ("Renyi route, Proposition 1", style.RED, "--"),
-    "optimal_shift": ("Renyi route, optimal shift", style.ORANGE, ":"),
-    "shifted_gdp": ("Gaussian DP by shifted interpolation", style.GREEN, "-."),
+    "proposition_1": ("Rényi bound, Proposition 1", style.RED, "--"),
+    "optimal_shift": ("Rényi bound, best shift (ours)", style.ORANGE, ":"),
+    "shifted_gdp": ("shifted interpolation (later work)", style.GREEN, "-."),
 }
 STOPPING = {
-    "theorem_4": ("no random stopping (Theorem 4)", style.BLUE, "-"),
-    "bound": ("Theorem 5, eq. (16)", style.RED, "--"),
-    "sum": ("sum before Theorem 5's last step", style.GREEN, "-."),
-    "renyi": ("Renyi route, Feldman et al. (2018), Theorem 26", style.ORANGE, ":"),
+    "theorem_4": ("fixed stop (Theorem 4)", style.BLUE, "-"),
+    "bound": ("random stop, Theorem 5", style.RED, "--"),
+    "sum": ("random stop, sum before Theorem 5's last step", style.GREEN, "-."),
+    "renyi": ("random stop, Rényi bound (Feldman et al. 2018)", style.ORANGE, ":"),
 }
 STOPPING_EPSILON = 0.5
 WEAK_ETA = 0.05
@@ -399,14 +438,14 @@ def curves(name: str, results: Results) -> pd.DataFrame:
 def draw_curves(floor: float, data: pd.DataFrame) -> Figure:
     """Draw one panel per record, delta on a logarithmic axis that ends at `floor`."""
     records = sorted(data["i"].unique())
-    figure, axes = style.panels(len(records), sharey=True, height=3.5)
+    figure, axes = style.panels(len(records), sharey=True, height=3.0)
     for axis, i in zip(axes, records, strict=True):
         for route, (label, colour, dash) in ROUTES.items():
             rows = data[(data["i"] == i) & (data["route"] == route)]
             axis.plot(rows["epsilon"], rows["delta"], color=colour, linestyle=dash, label=label)
         axis.set(title=f"record {i} of 40", xlabel="epsilon", yscale="log", ylim=(floor, 2), xlim=(0, 4))
     axes[0].set_ylabel("delta")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(ROUTES), frameon=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
@@ -427,27 +466,32 @@ def stopping(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+_TOP, _BOTTOM = 1e5, 1e-15
+
+
 def draw_stopping(data: pd.DataFrame) -> Figure:
-    """Draw delta by record, one panel per strength of contraction."""
-    figure, axes = style.panels(2, height=3.4, width=9)
-    titles = {"figure_2": "parameters of Figure 2 (eta = 0.5)", "weak": f"weak contraction (eta = {WEAK_ETA})"}
+    """Draw delta by record, one panel per strength of contraction, both on one scale."""
+    figure, axes = style.panels(2, height=3.3, width=style.WIDTH, sharey=True)
+    titles = {"figure_2": "parameters of Figure 2 (η = 0.5)", "weak": f"weak contraction (η = {WEAK_ETA})"}
     for axis, (strength, title) in zip(axes, titles.items(), strict=True):
         for route, (label, colour, dash) in STOPPING.items():
             rows = data[(data["contraction"] == strength) & (data["route"] == route)]
-            axis.plot(rows["i"], rows["delta"], color=colour, linestyle=dash, label=label)
+            broad = route == "bound"
+            look = {"linewidth": 5, "alpha": 0.45, "linestyle": "-"} if broad else {"linestyle": dash}
+            axis.plot(rows["i"], rows["delta"], color=colour, label=label, **look)
+        axis.axhspan(1, _TOP, color=style.PALE, alpha=0.35, linewidth=0)
+        axis.annotate("δ of 1 or more says nothing", (2, 1e2), fontsize=8)
         axis.set(title=title, xlabel="position i of the record among 40", yscale="log", xlim=(1, 40))
-    axes[0].set_ylim(1e-15, 2)
-    axes[1].axhline(1, color=style.BLACK, linewidth=0.7, linestyle="-")
-    axes[1].annotate("a delta above 1 says nothing", (2, 1.3), fontsize=7)
-    axes[0].set_ylabel(f"delta at epsilon = {STOPPING_EPSILON}")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+        axis.set_ylim(_BOTTOM, _TOP)
+    axes[0].set_ylabel(f"δ at ε = {STOPPING_EPSILON}")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
 FIGURES = {
-    "figure_2": FigureRecipe(partial(curves, "figure_2"), partial(draw_curves, 1e-40)),
-    "figure_3": FigureRecipe(partial(curves, "figure_3"), partial(draw_curves, 1e-20)),
-    "random_stopping": FigureRecipe(stopping, draw_stopping),
+    "figure_2": FigureRecipe(partial(curves, "figure_2"), partial(draw_curves, 1e-40), messages.curves),
+    "figure_3": FigureRecipe(partial(curves, "figure_3"), partial(draw_curves, 1e-20), messages.curves),
+    "random_stopping": FigureRecipe(stopping, draw_stopping, messages.stopping),
     **RUN_FIGURES,
     **HIDDEN_STATE_FIGURES,
 }

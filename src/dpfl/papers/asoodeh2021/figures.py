@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon, round_epsilon
@@ -14,6 +16,7 @@ from dpfl.catalog import load
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
 from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
+from dpfl.papers.asoodeh2021 import messages
 from dpfl.reporting import style
 from dpfl.reporting.display_names import data_name, data_note, with_greek_symbols
 from dpfl.reporting.figures import FigureRecipe
@@ -78,39 +81,49 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
 
 def draw_dimensions(data: pd.DataFrame) -> Figure:
     """Draw excess risk against the number of features, one panel per corollary, one line per noise."""
-    figure, axes = style.panels(len(PANELS), height=3.9, width=10)
+    figure, axes = style.panels(len(PANELS), height=3.4, width=style.WIDTH, sharey=True)
     for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):
-        _dimension_lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])
         axis.set(title=title, xlabel="features d", xscale="log", yscale="log")
+        _dimension_lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])
         style.ticks_at(axis, data["features"])
-        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
     axes[0].set_ylabel("excess risk")
+    for name, dash in _BOUNDS.values():
+        axes[0].plot([], [], color=style.GREY, linestyle=dash, label=name)
+    handles: dict[str, object] = {}
+    for axis in axes:
+        handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True)) | handles
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles))
     users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
-    fitted = "x: what is due to noise grows as the power x of d, a fit to each run; ±: 90 % interval of their mean."
+    fitted = "Right of a line: the power of d with which the cost of noise grows, a fit to each run, ± 90 % interval."
     if (data["exponent_runs"] < data["runs"]).any():
-        fitted += " A run in which noise costs nothing at some d has no x."
-    style.footer(
-        figure, f"Dashed: the bound with the dimension; dotted: as published. {fitted} {users}. {data_note(data)}"
-    )
+        fitted += " A run in which noise costs nothing at some d has no fit."
+    style.footer(figure, f"{fitted} {users}. {data_note(data)}")
     return figure
 
 
+_BOUNDS = {"excess_bound": ("bound with d", "--"), "bound_as_printed": ("bound as published", ":")}
+"""Name and dashes of each bound."""
+
+
 def _dimension_lines(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw each noise's line with its two bounds."""
+    """Draw each noise's line with its two bounds, and right of it its power."""
+    names: list[tuple[float, str, str]] = []
     for number, (sigma, line) in enumerate(rows.groupby("noise_std")):
         line = line.sort_values("features")
         fitted = line.iloc[0]
-        name = f"sigma = {sigma:g}"
-        if sigma > 0:
-            power = f"{fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}"
-            name += f": x = {power} ({fitted['exponent_runs']:g} of {fitted['runs']:g} runs)"
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "-"}
-        axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=name, **look)
-        for bound, dash in (("excess_bound", "--"), ("bound_as_printed", ":")):
+        axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=f"σ = {sigma:g}", **look)
+        if sigma > 0 and not math.isnan(fitted["exponent"]):
+            power = f"{fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}"
+            if fitted["exponent_runs"] < fitted["runs"]:
+                power += f"\n({fitted['exponent_runs']:g} of {fitted['runs']:g} runs)"
+            names.append((line["excess_risk"].iloc[-1], power, look["color"]))
+        for bound, (_, dash) in _BOUNDS.items():
             axis.plot(line["features"], line[bound], color=style.COLOURS[number], linestyle=dash, linewidth=0.9)
+    style.name_lines(axis, rows["features"].max(), names)
 
 
-DIMENSION = {"dimension": FigureRecipe(dimensions, draw_dimensions)}
+DIMENSION = {"dimension": FigureRecipe(dimensions, draw_dimensions, messages.dimension)}
 
 
 # Five papers on one task: excess risk at equal epsilon, by who has to be trusted.
@@ -125,14 +138,6 @@ NAMES = {
     TrustAlgorithm.AVERAGING: "averaging (Bhaskar 2025)",
     TrustAlgorithm.ASYNCHRONOUS: "asynchronous (van Dijk 2023)",
 }
-LOOKS = {
-    name: {"color": colour, "marker": marker, "linestyle": dashes}
-    for name, colour, marker, dashes in zip(
-        dict.fromkeys(NAMES.values()), style.COLOURS, style.MARKERS, style.DASHES, strict=True
-    )
-}
-"""Look of an algorithm by its name, the same in every panel."""
-_GREY = "#BBBBBB"
 _SHOWN_BELOW = 0.9
 """Longest lower bar, as a share of the risk: one that reaches below 0 has no place on a logarithmic axis."""
 TRUST_TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
@@ -157,60 +162,70 @@ def trust_data(results: Results) -> pd.DataFrame:
 
 
 def draw_trust(table: pd.DataFrame) -> Figure:
-    """Draw excess risk against epsilon, a row a task and a panel for each level of trust, the other levels in grey."""
-    if (table["epsilon"] == math.inf).all():
+    """Draw excess risk at every epsilon, a row an algorithm below its level of trust, a panel a task."""
+    private = table[table["epsilon"] < math.inf]
+    if private.empty:
         raise NotRunError("no private run of this study in this configuration")
-    tasks, trusts = list(table.groupby(["dataset", "stand_in_for", "users"])), list(dict.fromkeys(TRUST_MODEL.values()))
-    figure, axes = style.panels(len(trusts), len(tasks), height=3.9, width=11, squeeze=False, sharey="row", sharex=True)
-    named = min(trusts, key=lambda trust: sum(each == trust for each in TRUST_MODEL.values()))
-    for row, ((dataset, stand_in_for, users), task) in zip(axes, tasks, strict=True):
-        for axis, trust in zip(row, trusts, strict=True):
-            _panel(axis, task, trust)
-        row[0].set_ylabel(f"{data_name(dataset, stand_in_for)}, n = {users:g}\nexcess risk")
-        low = task.loc[task["excess_risk"] > 0, "excess_risk"].min()
-        row[0].set(yscale="log", ylim=(low / 30, 3 * task["excess_risk"].max()))  # below: room for the names
-        _name_grey(row[trusts.index(named)], task, named)
-    for axis in axes[-1]:
-        axis.set_xlabel("epsilon (replace one record)")
-    legend = "In %: test accuracy at the least and the largest epsilon. delta = 1e-5; each algorithm at its best step."
-    legend += f" Grey: the ways of the other panels, named once, beside {named}."
-    if (table["interval"] > _SHOWN_BELOW * table["excess_risk"]).any():
-        legend += " A bar that would reach below 0 is cut."
-    style.footer(figure, f"{legend} {data_note(table)}")
+    tasks, rows = list(private.groupby(["dataset", "stand_in_for", "users"])), _rows(private)
+    figure, axes = style.panels(
+        len(tasks), height=0.6 + 0.27 * len(rows), width=style.WIDTH, squeeze=False, sharey=True
+    )
+    colours = dict(zip(dict.fromkeys(TRUST_MODEL.values()), style.COLOURS, strict=False))
+    for axis, ((dataset, stand_in_for, users), task) in zip(axes[0], tasks, strict=True):
+        for height, name in enumerate(rows):
+            line = task[task["algorithm"] == name].sort_values("epsilon")
+            if len(line):
+                _dumbbell(axis, height, line, colours[TRUST_MODEL[name]])
+        best = f"best model {task['optimum_accuracy_pct'].iloc[0]:.1f} %"
+        axis.set_title(
+            f"{data_name(dataset, stand_in_for)}: odd against even labels,\nn = {users:g}, {best}", fontsize=9
+        )
+        axis.set(xlabel="excess risk", xscale="log", ylim=(len(rows) - 0.4, -0.6))
+        axis.set_xlim(right=axis.get_xlim()[1] * 40)  # room for the accuracies
+    names = [NAMES.get(each, each) for each in rows]
+    axes[0][0].set_yticks(range(len(rows)), names)
+    for label, each in zip(axes[0][0].get_yticklabels(), rows, strict=True):
+        if each in colours:
+            label.set(color=colours[each], weight="bold")
+    ends = [f"ε = {epsilon:g}" for epsilon in (private["epsilon"].min(), private["epsilon"].max())]
+    keys = [Line2D([], [], color=style.BLACK, marker="o", linestyle="none", markerfacecolor=style.WHITE, label=ends[0])]
+    keys.append(Line2D([], [], color=style.BLACK, marker="o", linestyle="none", label=ends[1]))
+    keys.append(Line2D([], [], color=style.BLACK, marker=".", markersize=3, label="budgets between"))
+    figure.legend(handles=keys, loc="outside upper center", ncols=3)
+    text = f"Right of each row: test accuracy at {ends[0]} and {ends[1]} in %; guessing has about 50 %."
+    text += " ε is for replacing one record, δ = 10⁻⁵; each algorithm at its best step."
+    if (private["interval"] > _SHOWN_BELOW * private["excess_risk"]).any():
+        text += " A bar that would reach below 0 is cut."
+    style.footer(figure, f"{text} {data_note(private)}")
     return figure
 
 
-def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
-    """Draw the algorithms of one level of trust with their names and accuracies, and the others in grey."""
-    for algorithm in TrustAlgorithm:
-        line = task[(task["algorithm"] == algorithm) & (task["epsilon"] < math.inf)].sort_values("epsilon")
-        if TRUST_MODEL[algorithm] != trust:
-            axis.plot(line["epsilon"], line["excess_risk"], color=_GREY, linestyle="-", linewidth=0.9, zorder=1)
-        elif len(line):
-            ends = line["accuracy_pct"].iloc[[0, -1]]
-            name = f"{NAMES[algorithm]}:\n{ends.iloc[0]:.1f} to {ends.iloc[1]:.1f} %"
-            below = np.minimum(line["interval"], _SHOWN_BELOW * line["excess_risk"])
-            look = LOOKS[NAMES[algorithm]]
-            axis.errorbar(line["epsilon"], line["excess_risk"], [below, line["interval"]], label=name, **look)
-    axis.set(title=trust.replace(", ", ",\n"), xscale="log")
-    style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="lower left", fontsize=7, handlelength=3)
-    else:
-        axis.text(0.5, 0.1, "no private run of it", transform=axis.transAxes, ha="center", fontsize=7)
+def _rows(private: pd.DataFrame) -> list[str]:
+    """Return the rows from top to bottom: each level of trust as a heading, below it the algorithms that ran."""
+    ran, rows = set(private["algorithm"]), []
+    for trust in dict.fromkeys(TRUST_MODEL.values()):
+        own = [str(each) for each in TrustAlgorithm if TRUST_MODEL[each] == trust and each in ran]
+        rows += [trust, *own] if own else []
+    return rows
 
 
-def _name_grey(axis: Axes, task: pd.DataFrame, trust: str) -> None:
-    """Write the names of the grey lines beside the panel of one level of trust, each at the end of its line."""
-    private = task[(task["epsilon"] < math.inf) & (task["algorithm"].map(TRUST_MODEL) != trust)]
-    ends = private.sort_values("epsilon").drop_duplicates("algorithm", keep="last")
-    ends = ends[ends["excess_risk"] > 0]
-    if len(ends):
-        names = [(row.excess_risk, NAMES[TrustAlgorithm(row.algorithm)], "#777777") for row in ends.itertuples()]
-        style.name_lines(axis, ends["epsilon"].max(), names, size=6)
+def _dumbbell(axis: Axes, height: float, line: pd.DataFrame, colour: str) -> None:
+    """Draw the risks of one algorithm: hollow at the least epsilon, full at the largest, dots between."""
+    axis.plot(
+        line["excess_risk"], [height] * len(line), color=colour, marker=".", markersize=3, linestyle="-", linewidth=1
+    )
+    for place, face in ((0, style.WHITE), (-1, colour)):
+        end = line.iloc[place]
+        below = min(end["interval"], _SHOWN_BELOW * end["excess_risk"])
+        bar = None if math.isnan(end["interval"]) else [[below], [end["interval"]]]
+        look = {"color": colour, "marker": "o", "markersize": 6, "markerfacecolor": face, "linestyle": "none"}
+        axis.errorbar([end["excess_risk"]], [height], xerr=bar, **look)
+    first, last = line["accuracy_pct"].iloc[[0, -1]]
+    words = f"{first:.1f}, {last:.1f}"
+    axis.annotate(words, (1, height), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=style.SMALL)
 
 
-COMPARISON = {"five_papers": FigureRecipe(trust_data, draw_trust)}
+COMPARISON = {"five_papers": FigureRecipe(trust_data, draw_trust, messages.five_papers)}
 
 
 # Summarise runs of Algorithm 1, one study at a time: means, paired differences, slopes.
@@ -363,50 +378,57 @@ WAY_NAMES = {
     "shown": "Algorithm 1, every model released",
     "composed": "fresh batches, every model released (composition)",
 }
-SAME_LINE = "Algorithm 1, last model only; with every model released the risk is the same within 2 %"
-RELEASES = ("random", "suffix_0.25", "suffix_0.5", "suffix_0.75", "last")
+SAME_LINE = "Algorithm 1, last model only or every model released"
+RELEASES = {
+    "random": "of a round drawn\nfrom all",
+    "suffix_0.25": "of a round drawn from\nthe last 75 %",
+    "suffix_0.5": "of a round drawn from\nthe last 50 %",
+    "suffix_0.75": "of a round drawn from\nthe last 25 %",
+    "last": "of the last round",
+}
+"""Names of the models that are released, from the earliest to the latest."""
 NOISELESS = {
     "hidden": ("Algorithm 1 without noise", (0, (1, 3))),
     "composed": ("fresh batches without noise", (2, (1, 3))),
 }
 """Name and dashes of the runs without noise: what is released changes no model then, so Algorithm 1 has one line. The
 dots of one fill the gaps of the other where they coincide."""
-_SIZE_LOOKS = ((style.SKY, "P", 8.0), ("#777777", "X", 6.0), ("#8C510A", "*", 5.0))
-"""Colour, marker and its size by number of users a round: none is that of a noise."""
-DRAWS = {"one_pass": "without replacement", "with_replacement": "with replacement"}
+_SIZE_LOOKS = ((style.SKY, "o", 9.0), (style.GREY, "s", 6.0), (style.BROWN, "^", 3.5))
+"""Colour, marker and its size by number of users a round: none is that of a noise, and the smaller ones lie within the
+larger ones where they coincide."""
 
 
 def draw_price(data: pd.DataFrame) -> Figure:
     """Draw excess risk against n, the noise's share against sigma^2, and excess risk against lambda."""
-    figure, axes = style.panels(3, height=3.9, width=11)
+    figure, axes = style.panels(3, height=3.4)
     price, curvature = (data[data["study"] == study] for study in ("price", "curvature"))
     shown = price[price["batch_size"] == price["batch_size"].min()]
     sigmas = sorted({*shown["noise_std"], *curvature["noise_std"]})
     _lines(axes[0], shown, "users", sigmas)
     axes[0].set(xlabel="users n", ylabel="excess risk of the last model")
     if not price.empty:
-        axes[0].set_title(f"against n, m = {shown['batch_size'].iloc[0]}")
+        axes[0].set_title(f"against users, m = {shown['batch_size'].iloc[0]}", fontsize=9)
         _shares(axes[1], price)
     _lines(axes[2], curvature, "regularisation", sigmas)
-    axes[2].set(title="against the strong convexity", xlabel="lambda")
+    axes[2].set_title("against strong convexity", fontsize=9)
+    axes[2].set_xlabel("strong convexity λ")
     for axis in axes:
         if not axis.has_data():
             style.mark_not_run(axis)
             continue
         axis.set(xscale="log", yscale="log")
     if axes[1].has_data():
-        axes[1].legend(fontsize=7, handlelength=4)
+        axes[1].legend(fontsize=style.SMALL)
     handles: dict[str, object] = {}
     for axis in (axes[0], axes[2]):
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     if handles:
-        figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), fontsize=8)
+        handles = dict(sorted(handles.items(), key=lambda pair: not pair[0].startswith("σ")))
+        figure.legend(handles.values(), handles, loc="outside upper center", ncols=4)
     for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
         if not values.empty:
             style.ticks_at(axis, sorted(values.unique())[::2])
-    style.footer(
-        figure, f"Dashed: Corollary 1's bound with the dimension; dotted: the risk of w = 0. {data_note(data)}"
-    )
+    style.footer(figure, f"A bound has the colour of its noise. {data_note(data)}")
     return figure
 
 
@@ -416,11 +438,13 @@ def _lines(axis: Axes, rows: pd.DataFrame, x: str, sigmas: list[float]) -> None:
         number = sigmas.index(value)
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
         line = line.sort_values(x)
-        axis.errorbar(line[x], line["excess_risk"], line["interval"], linestyle="-", label=f"sigma = {value:g}", **look)
+        axis.errorbar(line[x], line["excess_risk"], line["interval"], linestyle="-", label=f"σ = {value:g}", **look)
         axis.plot(line[x], line["excess_bound"], color=style.COLOURS[number], linestyle="--", linewidth=0.8)
     if not rows.empty:
         idle = rows.drop_duplicates(x).sort_values(x)
-        axis.plot(idle[x], idle["idle_excess_risk"], color=style.BLACK, linestyle=":", linewidth=1)
+        axis.plot([], [], color=style.BLACK, linestyle="--", linewidth=0.8, label="Corollary 1's bound, with d")
+        risks = idle["idle_excess_risk"]
+        axis.plot(idle[x], risks, color=style.BLACK, linestyle=":", linewidth=1, label="risk of w = 0")
 
 
 def _shares(axis: Axes, price: pd.DataFrame) -> None:
@@ -432,62 +456,70 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
         if silent.empty or noisy.empty:
             continue
         variance, share = noisy["noise_std"] ** 2, noisy["excess_risk"] - silent.item()
-        look = {"color": colour, "marker": marker, "markersize": markersize, "linestyle": "-"}
-        axis.plot(variance, share, label=f"m = {size}", **look)
+        look = {"color": colour, "marker": marker, "markersize": markersize, "linestyle": "none"}
+        axis.plot(variance, share, label=f"m = {size} users a round", **look)
         if size == last["batch_size"].max():
             line = variance / variance.iloc[0] * share.iloc[0]
-            axis.plot(variance, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1")
-    axis.set(
-        title=f"the noise's share, n = {last['users'].max():g}", xlabel="sigma^2", ylabel="excess risk due to noise"
-    )
+            axis.plot(variance, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1", zorder=1)
+    axis.set_title(f"the cost of noise, n = {last['users'].max():g}", fontsize=9)
+    axis.set(xlabel="σ²", ylabel="excess risk due to noise")
 
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
-    """Draw excess risk by release for both ways of drawing users, below it their difference, a column per noise."""
-    panels = list(data.groupby(["dataset", "batch_size", "noise_std"]))
-    figure, axes = style.panels(len(panels), 2, height=2.6, squeeze=False, sharex=True)
-    for (above, below), ((_, size, sigma), rows) in zip(axes.T, panels, strict=True):
-        rows = rows.set_index("release").reindex(RELEASES)
-        places = np.arange(len(rows))
-        for number, (draw, name) in enumerate(DRAWS.items()):
+    """Draw by how many per cent drawing users without replacement changes the risk: a row a released model, a panel a
+    noise, a mark a number of users a round. Every change is written beside its mark."""
+    tasks = list(data.groupby(["dataset", "noise_std"]))
+    figure, axes = style.panels(len(tasks), height=3.6, width=style.WIDTH, squeeze=False, sharex=True, sharey=True)
+    sizes = sorted(data["batch_size"].unique())
+    shown = [name for name in RELEASES if name in set(data["release"])]
+    for axis, ((dataset, sigma), rows) in zip(axes[0], tasks, strict=True):
+        for number, size in enumerate(sizes):
+            own = rows[rows["batch_size"] == size]
+            change, half = (100 * own[name] / own["with_replacement"] for name in ("difference", "interval"))
+            heights = own["release"].map(shown.index) + 0.3 * (number - (len(sizes) - 1) / 2)
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
-            above.plot(places + 0.12 * (2 * number - 1), rows[draw], label=name, **look)
-        above.set(title=f"sigma = {sigma:g}, m = {size}", yscale="log")
-        look = {"color": style.BLACK, "marker": "o", "linestyle": "none"}
-        below.errorbar(places, rows["difference"], rows["interval"], **look)
-        below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
-        below.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
-        below.set_xlabel("released model")
-        below.set_xticks(places, [name.replace("_", "\n") for name in RELEASES], fontsize=8)
-    axes[0][0].set_ylabel("excess risk")
-    axes[1][0].set_ylabel("without less with\nreplacement")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+            axis.errorbar(change, heights, xerr=half, label=f"m = {size} users a round", **look)
+            for height, middle, bar in zip(heights, change, half, strict=True):
+                place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": style.SMALL}
+                axis.annotate(f"{middle:+.1f} ± {bar:.1f}", (0.99, height), color=look["color"], **place)
+        axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+        task = f"{data_name(dataset)}, n = {rows['users'].iloc[0]:g}"
+        axis.set_title(f"{task}, " + (f"noise σ = {sigma:g}" if sigma > 0 else "no noise"), fontsize=9)
+        axis.set_xlabel("change of the excess risk (%)")
+    low, high = axes[0][0].get_xlim()
+    axes[0][0].set_xlim(low, high + 0.45 * (high - low))  # room for the numbers
+    axes[0][0].set_yticks(range(len(shown)), [RELEASES[name] for name in shown])
+    axes[0][0].invert_yaxis()
+    axes[0][0].set_ylabel("released: the model")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=len(sizes))
     usual, most = data["runs"].min(), data["runs"].max()
-    seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for the random stop without noise"
-    style.footer(figure, f"Below: differences paired by seed with their 90 % interval, {seeds}. {data_note(data)}")
+    seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for some models without noise"
+    text = f"Risk without less risk with replacement, over the latter; paired by seed, ± 90 % interval, {seeds}."
+    style.footer(figure, f"{text} {data_note(data)}")
     return figure
 
 
 def draw_frontier(data: pd.DataFrame) -> Figure:
     """Draw accuracy and excess risk against epsilon, each way of spending it at its best step and batch size."""
     tasks = list(data.groupby(["dataset", "stand_in_for", "users"]))
-    figure, axes = style.panels(2, len(tasks), height=3.3, width=9, squeeze=False, sharex=True)
+    figure, axes = style.panels(2, len(tasks), height=2.7, width=style.WIDTH, squeeze=False, sharex=True)
     for row, ((dataset, stand_in_for, users), task) in zip(axes, tasks, strict=True):
         for axis, metric, bar in ((row[0], "accuracy_pct", "accuracy_interval"), (row[1], "excess_risk", "interval")):
             _ways(axis, task, metric, bar)
-            axis.set_title(f"{data_name(dataset, stand_in_for)}, n = {users}")
+            axis.set_title(f"{data_name(dataset, stand_in_for)}: odd against even labels, n = {users}", fontsize=9)
         row[0].set_ylabel("test accuracy (%)")
         row[1].set(ylabel="excess risk", yscale="log")
     for axis in axes[-1]:
-        axis.set_xlabel("epsilon (replace one user, delta = 1e-5)")
+        axis.set_xlabel("ε (replace one user, δ = 10⁻⁵)")
     handles: dict[str, object] = {}
     for axis in axes.flat:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     handles = dict(sorted(handles.items(), key=lambda pair: pair[0].endswith("without noise")))
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=1, fontsize=8)
-    style.footer(
-        figure, f"Step and batch size: the best of the grid, a choice that no budget pays for. {data_note(data)}"
-    )
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=2)
+    text = "Step and batch size: the best of the grid, a choice that no budget pays for."
+    if SAME_LINE in handles:
+        text += " Algorithm 1 has one line where its risks agree within 2 % with every model released."
+    style.footer(figure, f"{text} {data_note(data)}")
     return figure
 
 
@@ -538,7 +570,7 @@ def hiding(results: Results) -> pd.DataFrame:
 def draw_hiding(data: pd.DataFrame) -> Figure:
     """Draw the gain in epsilon over (n, noise), one panel per (step, m), cells with their number."""
     panels = list(data.groupby(["step", "m"]))
-    figure, axes = style.panels(len(panels), height=3.9, width=11, sharey=True)
+    figure, axes = style.panels(len(panels), height=3.4, sharey=True)
     for axis, ((step, m), rows) in zip(axes, panels, strict=True):
         table = rows.pivot(index="noise_multiplier", columns="n", values="gain")
         picture = axis.imshow(
@@ -546,24 +578,25 @@ def draw_hiding(data: pd.DataFrame) -> Figure:
         )
         for place, value in np.ndenumerate(table.to_numpy()):
             text = ">99" if value > 99 else f"{value:.2g}" if value < 10 else f"{value:.0f}"
-            axis.annotate(
-                text, place[::-1], ha="center", va="center", fontsize=7, color="white" if value < 10 else "black"
-            )
+            colour = style.ON_DARK if value < 10 else style.ON_LIGHT
+            axis.annotate(text, place[::-1], ha="center", va="center", fontsize=style.SMALL, color=colour)
         axis.set_xticks(range(table.shape[1]), [with_greek_symbols(f"{n:.0e}") for n in table.columns])
         axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
-        axis.set(title=f"step {step:g}, m = {m:g}", xlabel="users n")
+        axis.set_title(f"step {step:g}, m = {m:g}", fontsize=9)
+        axis.set_xlabel("users n")
         axis.grid(visible=False)
     axes[0].set_ylabel("noise of a round's sum / L")
-    bar = figure.colorbar(picture, ax=axes, shrink=0.9, label="epsilon all models / epsilon last model")
+    bar = figure.colorbar(picture, ax=axes, shrink=0.9, label="ε of all models / ε of the last")
     bar.set_ticks([0, 1, 2], labels=["1", "10", "100"])
+    style.footer(figure, "m: users a round. Computed from Theorem 2 and from composition, not run.")
     return figure
 
 
 RUN_FIGURES = {
-    "price": FigureRecipe(mean_risks, draw_price),
-    "sampling": FigureRecipe(replacement, draw_sampling),
-    "frontier": FigureRecipe(frontier, draw_frontier),
-    "hiding": FigureRecipe(hiding, draw_hiding),
+    "price": FigureRecipe(mean_risks, draw_price, messages.price),
+    "sampling": FigureRecipe(replacement, draw_sampling, messages.sampling),
+    "frontier": FigureRecipe(frontier, draw_frontier, messages.frontier),
+    "hiding": FigureRecipe(hiding, draw_hiding, messages.hiding),
 }
 
 
@@ -624,14 +657,13 @@ def theorem_data(results: Results) -> pd.DataFrame:
 
 def draw_theorem(table: pd.DataFrame) -> Figure:
     """Draw the published curves, the choice of rounds at q = 0.3, and delta by share of users."""
-    figure, axes = style.panels(3, height=3.7, width=11)
+    figure, axes = style.panels(3, height=3.3)
     published = table[table["panel"] == "published"]
     _draw_published(axes[0], published)
     _draw_rounds(axes[1], published)
     _draw_shares(axes[2], table[table["panel"] == "other shares"])
-    style.footer(
-        figure, "Right: only shares whose number of users divides n = 100. Shaded: the shares of the published figure."
-    )
+    text = "T: rounds, the users over those of a round. Right: only shares whose number of users divides n = 100."
+    style.footer(figure, f"{text} Shaded: the shares of the published figure.")
     return figure
 
 
@@ -643,7 +675,7 @@ def _draw_published(axis: Axes, rows: pd.DataFrame) -> None:
         axis.plot(alone["epsilon"][::8], alone["delta"][::8], ".", color=style.BLACK, markersize=4)
     axis.plot([], [], ".", color=style.BLACK, label="one round alone")
     axis.set(title="as published", xlabel="epsilon", ylabel="delta", yscale="log", ylim=(1e-12, 1), xlim=(0, 2))
-    axis.legend(loc="lower left", frameon=False)
+    axis.legend(loc="lower left", fontsize=style.SMALL)
 
 
 def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
@@ -662,7 +694,7 @@ def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
             axis.axhline(level, color=colour, linestyle=dash)
         label = "\n".join(names[levels])
         axis.annotate(label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=8)
-    axis.set(title="over one round alone", xlabel="epsilon", ylabel="delta / theta", ylim=(0.8, 1.3), xlim=(0, 2))
+    axis.set(title="over one round alone", xlabel="ε", ylabel="δ / δ of one round", ylim=(0.8, 1.3), xlim=(0, 2))
 
 
 def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
@@ -671,9 +703,15 @@ def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
         look = {"color": colour, "linestyle": dash, "marker": marker}
         axis.plot(group["q"], group["delta"], label=f"epsilon = {epsilon:g}", **look)
     axis.axvspan(0.1, 0.3, color=style.YELLOW, alpha=0.25, linewidth=0)
-    axis.set(title="other shares of users", xlabel="share q of the users a round", ylabel="delta")
+    axis.set(title="other shares of users", xlabel="share q of the users a round", ylabel="δ")
     axis.set(xscale="log", yscale="log", ylim=(1e-7, 1))
-    axis.legend(loc="lower left", frameon=False)
+    axis.legend(loc="lower left", fontsize=style.SMALL)
 
 
-FIGURES = {"figure_2": FigureRecipe(theorem_data, draw_theorem), **RUN_FIGURES, **DIMENSION, **COMPARISON}
+_theorem_message = partial(messages.theorem, closed_form=CLOSED_FORM, one_round=ONE_ROUND)
+FIGURES = {
+    "figure_2": FigureRecipe(theorem_data, draw_theorem, _theorem_message),
+    **RUN_FIGURES,
+    **DIMENSION,
+    **COMPARISON,
+}

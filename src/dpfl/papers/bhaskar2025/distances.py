@@ -143,7 +143,7 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
     rows = list(measured.groupby(["ran_on", "model"]))
     if not rows:
         raise NotRunError("distances to noise-free runs were not measured at this scale")
-    figure, axes = style.panels(2, len(rows), width=9.5, height=3.4, squeeze=False)
+    figure, axes = style.panels(2, len(rows), width=style.WIDTH, height=3.2, squeeze=False)
     for (left, right), ((ran_on, model), group) in zip(axes, rows, strict=True):
         private = group[group["epsilon"] == group["epsilon"].max()]
         plain = cells[(cells["reference"] == PLAIN) & (cells["ran_on"] == ran_on) & (cells["model"] == model)]
@@ -167,17 +167,17 @@ def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> Non
     epochs, thin = line["local_epochs"], {"color": style.BLACK, "linewidth": 1}
     axis.errorbar(epochs, line["local_distance"], line["local_distance_interval"], **_LOCAL)
     axis.errorbar(epochs, line["distance"], line["distance_interval"], **_AVERAGE)
-    names = [("local_distance", "clients' models", style.RED), ("distance", "their average", style.BLUE)]
+    names = [("local_distance", "clients'\nmodels", style.RED), ("distance", "their average", style.BLUE)]
     for column, name, dashes in (
-        ("bound_steps", "bound, E in steps", "-"),
-        ("bound_momentum", "the same with momentum", "--"),
-        ("bound_epochs", "bound, E in passes", ":"),
+        ("bound_steps", "bound,\nE in steps", "-"),
+        ("bound_momentum", "the same with\nmomentum", "--"),
+        ("bound_epochs", "bound,\nE in passes", ":"),
     ):
         axis.plot(epochs, line[column], linestyle=dashes, **thin)
         names.append((column, name, style.BLACK))
     unclipped = plain[(plain["clients"] == 10) & (plain["round"] == FIRST)].sort_values("local_epochs")
     if len(unclipped):
-        look = {**_LOCAL, "markerfacecolor": "white", "linestyle": ":", "linewidth": 1}
+        look = {**_LOCAL, "markerfacecolor": style.WHITE, "linestyle": ":", "linewidth": 1}
         axis.plot(unclipped["local_epochs"], unclipped["local_distance"], **look)
     axis.set_xscale("log")
     style.ticks_at(axis, epochs)
@@ -192,13 +192,13 @@ def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:
     if often.empty:
         style.mark_not_run(axis)
         return
-    for round, fill in ((FIRST, "white"), (LAST, None)):
+    for round, fill in ((FIRST, style.WHITE), (LAST, None)):
         line = often[often["round"] == round]
         clients = line["clients"]
         for name, look, label in (("local_distance", _LOCAL, "clients' models"), ("distance", _AVERAGE, "average")):
             style_of = {**look, "linestyle": "-" if fill is None else "--", "markerfacecolor": fill or look["color"]}
             axis.errorbar(clients, line[name], line[f"{name}_interval"], **style_of)
-            names += [(line[name].iloc[-1], f"{label}, {round} round", look["color"])] if len(line) else []
+            names += [(line[name].iloc[-1], f"{label},\n{round} round", look["color"])] if len(line) else []
         if len(line) > 1:
             law = line["distance"].iloc[0] * (clients / clients.iloc[0]) ** -0.5
             axis.plot(clients, law, color=style.BLACK, linestyle=":", linewidth=1.2, zorder=3)

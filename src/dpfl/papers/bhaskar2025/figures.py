@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from dpfl.papers.bhaskar2025 import messages
 from dpfl.papers.bhaskar2025.distances import distance_cells, draw_distances
-from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells
+from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells, open_message
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
     CELL,
@@ -20,10 +22,10 @@ from dpfl.papers.bhaskar2025.published_cells import (
     measured_cells,
     runs_of,
 )
-from dpfl.papers.bhaskar2025.readings import draw_readings, reading_cells
+from dpfl.papers.bhaskar2025.readings import NAMES, draw_readings, reading_cells
 from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells
 from dpfl.reporting import style
-from dpfl.reporting.display_names import count_range, model_name
+from dpfl.reporting.display_names import budget_name, count_range, model_name
 from dpfl.reporting.figures import FigureRecipe
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
     from dpfl.reporting.results import Results
 
-_BUDGETS = (("no privacy", style.BLUE, "o"), ("larger ε", style.ORANGE, "s"), ("smaller ε", style.RED, "^"))
+_BUDGETS = ((style.BLUE, "o"), (style.ORANGE, "s"), (style.RED, "^"))
+"""Colour and marker of each budget, that of no privacy first, then the larger ε."""
 
 
 def split_cells(results: Results) -> pd.DataFrame:
@@ -50,9 +53,7 @@ def split_cells(results: Results) -> pd.DataFrame:
 def draw_splits(cells: pd.DataFrame) -> Figure:
     """Draw one row per dataset and one column per model."""
     datasets, models = list(cells["dataset"].unique()), list(cells["model"].unique())
-    figure, axes = style.panels(
-        len(models), len(datasets), width=10, height=2.7, squeeze=False, sharex=True, sharey="row"
-    )
+    figure, axes = style.panels(len(models), len(datasets), height=2.4, squeeze=False, sharex=True, sharey="row")
     for row, dataset in zip(axes, datasets, strict=True):
         of_dataset = cells[cells["dataset"] == dataset]
         for axis, model in zip(row, models, strict=True):
@@ -62,9 +63,10 @@ def draw_splits(cells: pd.DataFrame) -> Figure:
         most = of_dataset[shown].max(axis=None)
         row[0].set_ylim(0, 10 * math.ceil(most / 10) + 2)
         row[0].set_ylabel(f"{_data_name(of_dataset)}\naccuracy (%)")
+        row[-1].legend(handles=_budget_keys(of_dataset), loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
     for axis in axes[-1]:
         axis.set_xlabel("local epochs E")
-    figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)
+    figure.legend(handles=_keys(cells), loc="outside upper center", ncols=3)
     style.footer(figure, _footer(cells))
     return figure
 
@@ -77,7 +79,7 @@ def _title(model: str, cells: pd.DataFrame) -> str:
 
 def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
     """Draw the three budgets of a model: runs as points, medians as a line, published values hollow if comparable."""
-    for epsilon, (_, colour, marker) in zip(cells["epsilon"].unique(), _BUDGETS, strict=True):
+    for epsilon, (colour, marker) in zip(cells["epsilon"].unique(), _BUDGETS, strict=True):
         line = cells[cells["epsilon"] == epsilon].sort_values("local_epochs")
         runs = [json.loads(text) for text in line["run_accuracies_pct"]]
         ran = [(epochs, values) for epochs, values in zip(line["local_epochs"], runs, strict=True) if values]
@@ -97,21 +99,27 @@ def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
 
 
 def _keys(cells: pd.DataFrame) -> list[Line2D]:
-    """Return what colours and markers mean; published values only where some are drawn."""
-    keys = [Line2D([], [], color=colour, marker=marker, label=name) for name, colour, marker in _BUDGETS]
+    """Return what lines and marks mean; published values only where some are drawn."""
     grey = {"color": style.BLACK, "marker": "o"}
-    keys.append(Line2D([], [], **grey, linestyle="none", markersize=3, alpha=0.5, label="a run"))
+    keys = [Line2D([], [], **grey, linestyle="none", markersize=3, alpha=0.5, label="a run of ours")]
+    keys.append(Line2D([], [], color=style.BLACK, label="median of our runs"))
     if not cells.groupby("dataset")["stand_in"].any().all():
         keys.append(Line2D([], [], **grey, linestyle=":", markerfacecolor="none", linewidth=0.8, label="published"))
     return keys
 
 
+def _budget_keys(cells: pd.DataFrame) -> list[Line2D]:
+    """Return the colours and markers of a data set's budgets."""
+    return [
+        Line2D([], [], color=colour, marker=marker, label=budget_name(epsilon))
+        for epsilon, (colour, marker) in zip(cells["epsilon"].unique(), _BUDGETS, strict=True)
+    ]
+
+
 def _data_name(cells: pd.DataFrame) -> str:
-    """Return the name of the data that ran, with its budgets."""
+    """Return the name of the data that ran."""
     ran = cells.loc[cells["runs"] > 0, "ran_on"]
-    name = data_lines(ran.iloc[0] if len(ran) else cells["dataset"].iloc[0])
-    budgets = sorted((epsilon for epsilon in cells["epsilon"].unique() if not math.isinf(epsilon)), reverse=True)
-    return f"{name}\nε = {', '.join(f'{epsilon:g}' for epsilon in budgets)}"
+    return data_lines(ran.iloc[0] if len(ran) else cells["dataset"].iloc[0])
 
 
 def _footer(cells: pd.DataFrame) -> str:
@@ -127,9 +135,9 @@ def _footer(cells: pd.DataFrame) -> str:
 
 
 FIGURES = {
-    "splits": FigureRecipe(split_cells, draw_splits),
-    "readings": FigureRecipe(reading_cells, draw_readings),
-    "open_settings": FigureRecipe(open_cells, draw_open),
-    "distances": FigureRecipe(distance_cells, draw_distances),
-    "sampling": FigureRecipe(sampling_cells, draw_sampling),
+    "splits": FigureRecipe(split_cells, draw_splits, messages.splits),
+    "readings": FigureRecipe(reading_cells, draw_readings, partial(messages.readings, names=NAMES)),
+    "open_settings": FigureRecipe(open_cells, draw_open, open_message),
+    "distances": FigureRecipe(distance_cells, draw_distances, messages.distances),
+    "sampling": FigureRecipe(sampling_cells, draw_sampling, messages.sampling),
 }

@@ -198,7 +198,9 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
     """Draw a row of panels per dataset and model, a column per budget; a line a difference, a mark a split."""
     rows = list(cells.groupby(["ran_on", "model"], sort=False))
     columns = max(group["epsilon"].nunique() for _, group in rows)
-    figure, axes = style.panels(columns, len(rows), width=10.5, height=2.3, squeeze=False, sharex=True, sharey="row")
+    figure, axes = style.panels(
+        columns, len(rows), width=style.WIDTH, height=2.5, squeeze=False, sharex=True, sharey="row"
+    )
     top = ["published less ours"] if cells["published_accuracy_pct"].notna().any() else []
     splits = sorted({(row.local_epochs, row.rounds) for row in cells.itertuples()})
     looks = dict(zip(splits, _SPLITS, strict=False))
@@ -211,12 +213,15 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
         for axis in row[len(budgets) :]:
             axis.set_axis_off()
         labels = [*(NAMES[name] for name in order), *top]
-        row[0].set_yticks(range(len(labels)), labels=labels, fontsize=7.5)
-        row[0].set_ylabel(data_lines(ran_on), fontsize=8.5)
+        row[0].set_yticks(range(len(labels)), labels=labels, fontsize=style.SMALL)
+        row[0].set_ylabel(data_lines(ran_on), fontsize=9)
     for axis in axes[-1]:
         axis.set_xlabel("change of accuracy (points)")
-    keys = [Line2D([], [], color=c, marker=m, linestyle="none", label=f"{split}") for split, (c, m) in looks.items()]
-    figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=8)
+    keys = [
+        Line2D([], [], color=c, marker=m, linestyle="none", label=f"(E, R) = {split}")
+        for split, (c, m) in looks.items()
+    ]
+    figure.legend(handles=keys, loc="outside upper center", ncols=min(4, len(keys)))
     style.footer(figure, _footer(cells))
     return figure
 

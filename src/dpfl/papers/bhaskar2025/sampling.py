@@ -169,18 +169,20 @@ def _cost(group: pd.DataFrame) -> str:
 def draw_sampling(cells: pd.DataFrame) -> Figure:
     """Draw one row per dataset, model and budget: what is known of epsilon, and accuracy over shuffled epochs."""
     rows = list(cells.groupby(["ran_on", "model", "epsilon"], sort=False))
-    figure, axes = style.panels(2, len(rows), width=9, height=2.5, squeeze=False, sharex="col")
+    figure, axes = style.panels(2, len(rows), width=style.WIDTH, height=2.4, squeeze=False, sharex="col")
     for (left, right), ((ran_on, model, epsilon), group) in zip(axes, rows, strict=True):
         _epsilons(left, group)
         low, high = _limits(cells)
         style.ticks_at(left, [tick for tick in (0.5, 1, 2, 5, 10, 20, 50) if low <= tick <= high])
-        left.set_title(f"{data_name(ran_on)}\n{model_name(model)}, ε = {epsilon:g} claimed", fontsize=9)
+        left.set_title(
+            f"{data_name(ran_on)}, {model_name(model)},\nnoise for ε = {epsilon:g}: what is known of ε", fontsize=9
+        )
         _differences(right, group)
-        right.set_title("accuracy at this noise", fontsize=9)
+        right.set_title("accuracy at this noise,\nby split into E epochs and R rounds", fontsize=9)
     axes[0][0].set_xlim(*_limits(cells))
-    figure.legend(*axes[0][1].get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8)
-    axes[-1][0].set_xlabel("ε: from the lower to the proven upper bound")
-    axes[-1][1].set_xlabel("accuracy minus shuffled epochs (points)")
+    style.legend(figure, [axes[0][1]], ncols=3)
+    axes[-1][0].set_xlabel("ε: from the lower bound to the proven one")
+    axes[-1][1].set_xlabel("accuracy less that of shuffled epochs (points)")
     style.footer(figure, _footer(cells))
     return figure
 
@@ -189,6 +191,8 @@ def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
     """Draw for each sampler the span in which its epsilon lies, and the claim."""
     claimed = cells["epsilon"].iloc[0]
     axis.axvline(claimed, color=style.BLACK, linestyle="--", linewidth=1)
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": style.SMALL}
+    axis.annotate(f"claimed {claimed:g}", (claimed, 0), (3, 3), **place)
     for height, sampling in enumerate(reversed(SAMPLERS)):
         row, (colour, marker) = cells[cells["sampling"] == sampling].iloc[0], _LOOKS[sampling]
         ends = [row["epsilon_refuted"], row["epsilon_proven"]]
@@ -220,8 +224,8 @@ def _differences(axis: Axes, cells: pd.DataFrame) -> None:
         half = line["over_shuffled_interval_pct"]
         look = {"color": colour, "marker": marker, "linestyle": "none", "label": SAMPLERS[sampling]}
         axis.errorbar(line["over_shuffled_pct"], heights, xerr=half, **look)
-    axis.axvline(0, color=_LOOKS[Sampling.SHUFFLED.value][0], linewidth=1.2)
-    axis.set_yticks(range(len(splits)), labels=["mean" if split == EVERY_SPLIT else split for split in splits])
+    axis.axvline(0, color=_LOOKS[Sampling.SHUFFLED.value][0], linewidth=1.2, label="0: shuffled epochs")
+    axis.set_yticks(range(len(splits)), labels=["mean of all" if split == EVERY_SPLIT else split for split in splits])
     axis.set_ylabel("(E, R)")
 
 
@@ -242,5 +246,5 @@ def _footer(cells: pd.DataFrame) -> str:
     )
     return (
         f"ε against an observer of every step, one record replaced by nothing, δ = {cells['delta'].iloc[0]:g}; dashed: "
-        f"the claim. Accuracy: {runs_text(cells)} a sampler on the same seeds; {bars}; 0: shuffled epochs.{stand_in}"
+        f"the claim. Accuracy: {runs_text(cells)} a sampler on the same seeds; {bars}.{stand_in}"
     )

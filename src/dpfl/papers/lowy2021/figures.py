@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.lowy2021 import theory
+from dpfl.papers.lowy2021 import messages, theory
 from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, MNIST_TASK, NOISES, REGRESSION, TASK, mnist_pairs, trials
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
@@ -25,11 +26,7 @@ _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares":
 _MINIMISER = ["minimiser"]
 _MOST_SPENT = 100.0
 _MILLION = 1e6
-_SIZE_LOOKS = ((style.GREEN, "^"), (style.PURPLE, "D"), (style.BLACK, "v"), ("#777777", "P"), ("#8C510A", "X"))
-"""Colour and marker by number of participants: none is that of an algorithm."""
-_BESIDE = 1.04
-"""Ratio of the places of neighbouring points of one budget, which would lie on one another."""
-_LEGEND_INCHES = 2.7
+_LEGEND_INCHES = 2.2
 
 
 def _figure_2(results: Results) -> pd.DataFrame:
@@ -80,9 +77,7 @@ def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[st
 def _draw_figure_2(points: pd.DataFrame) -> Figure:
     """Draw one row of panels per task: the authors' protocol first, then one panel per noise with records clipped."""
     tasks, columns = list(points.groupby(TASK, sort=False)), _columns(points)
-    figure, axes = style.panels(
-        len(columns), len(tasks), width=2.9 * len(columns) + 0.5, height=3.1, squeeze=False, sharex=True, sharey="row"
-    )
+    figure, axes = style.panels(len(columns), len(tasks), height=2.5, squeeze=False, sharex=True, sharey="row")
     for row, ((dataset, stand_in_for, clients), task) in zip(axes, tasks, strict=True):
         for axis, (noise, clipping) in zip(row, columns, strict=True):
             _panel(axis, task[(task["noise"] == noise) & (task["clipping"] == clipping)], "test_loss", _BASELINES)
@@ -132,88 +127,107 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
     tasks = [(key, task) for key, task in points.groupby(TASK, sort=False) if (task["epsilon"] < math.inf).any()]
     if not tasks:
         raise NotRunError("no private run of this figure in this configuration")
-    figure, axes = style.panels(len(tasks), width=max(4.6 * len(tasks) + 0.5, 7.0), height=4.2, squeeze=False)
+    figure, axes = style.panels(
+        len(tasks), width=max(min(4.6 * len(tasks), style.WIDTH), 7.0), height=3.6, squeeze=False
+    )
     for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
         for colour, noise in zip(style.COLOURS, _noises(points), strict=False):
-            for algorithm, dashes, marker in (("minibatch", "-", "o"), ("local", "--", "s")):
+            for algorithm, (dashes, marker) in _SPENT_LOOKS.items():
                 rows = task[(task["noise"] == noise) & (task["algorithm"] == algorithm)]
                 rows = rows[rows["epsilon_spent"] <= _MOST_SPENT].sort_values("epsilon_spent")
                 look = {"color": colour, "linestyle": dashes, "marker": marker}
-                axis.errorbar(
-                    rows["epsilon_spent"],
-                    rows["test_loss"],
-                    rows["interval"],
-                    label=f"{_NAMES[algorithm]}, {NOISES[noise]}",
-                    **look,
-                )
+                axis.errorbar(rows["epsilon_spent"], rows["test_loss"], rows["interval"], **look)
         _baselines(axis, task.drop_duplicates(["algorithm", "epsilon"]), "test_loss", _BASELINES)
-        axis.set(xscale="log", xlabel="privacy ε really spent, at most (each client's own records)")
+        axis.set(xscale="log", xlabel="ε really spent, at most")
         axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}")
         axis.set_ylim(bottom=0)
         _label_loss(axis)
-    _finish(figure, axes[0][0], points, f"Left out: runs that may spend ε > {_MOST_SPENT:g}.")
+    for algorithm, (dashes, marker) in _SPENT_LOOKS.items():
+        axes[0][0].plot([], [], color=style.GREY, linestyle=dashes, marker=marker, label=_NAMES[algorithm])
+    for colour, noise in zip(style.COLOURS, _noises(points), strict=False):
+        axes[0][0].plot([], [], color=colour, linewidth=4, label=NOISES[noise])
+    _finish(
+        figure,
+        axes[0][0],
+        points,
+        f"ε is for a client's own records. Left out: runs that may spend ε > {_MOST_SPENT:g}.",
+    )
     return figure
+
+
+_SPENT_LOOKS = {"minibatch": ("-", "o"), "local": ("--", "s")}
+"""Dashes and marker of each algorithm where a colour is a noise."""
+_GAP_LOOKS = ((style.GREEN, "o", "-"), (style.PURPLE, "s", "--"), (style.BLACK, "^", "-."))
+"""Colour, marker and dashes by number of rounds: no colour is that of an algorithm."""
 
 
 def _draw_mnist(points: pd.DataFrame) -> Figure:
-    """Draw a column for each (split, noise): above the error of both algorithms, below by how much local's is larger.
-
-    Each thin line is one (M, R); they are told apart below, where the claim is read: above 0 minibatch is better.
-    """
+    """Draw a column for each (split, noise). On top the range of the errors of either algorithm over all (M, R); below,
+    a row for each M, by how much local's error is larger, a line for each R: above 0 minibatch is better."""
     pairs = set(zip(points["split"], points["noise"], strict=True))
     columns = sorted(pairs, key=lambda pair: (pair[0] != "published", list(NOISES).index(pair[1])))
+    sizes, rounds = sorted(set(points["participating"])), sorted(set(points["rounds"]))
+    ratios = [1.5, *[1.0] * len(sizes)]
     figure, axes = style.panels(
-        len(columns), 2, width=3.4 * len(columns) + 0.8, height=3.0, squeeze=False, sharex=True, sharey="row"
-    )
-    sizes = sorted(set(points["participating"]))
-    runs = sorted(set(zip(points["participating"], points["rounds"], strict=True)))
-    for (above, below), (split, noise) in zip(axes.T, columns, strict=True):
+        len(columns), 1 + len(sizes), width=min(2.8 * len(columns) + 0.6, style.WIDTH), height=1.7, squeeze=False,
+        sharex=True, gridspec_kw={"height_ratios": ratios},
+    )  # fmt: skip
+    gaps = points.loc[points["epsilon"] < math.inf, ["difference_pct", "difference_interval_pct"]].fillna(0.0)
+    ends = [(gaps["difference_pct"] + sign * gaps["difference_interval_pct"]) for sign in (-1, 1)]
+    low, high = min(0.0, ends[0].min()), max(0.0, ends[1].max())
+    for column, (split, noise) in zip(axes.T, columns, strict=True):
         selected = points[(points["split"] == split) & (points["noise"] == noise)]
-        for (participating, rounds), task in selected.groupby(["participating", "rounds"]):
-            _errors(above, task)
-            colour, marker = _SIZE_LOOKS[sizes.index(participating) % len(_SIZE_LOOKS)]
-            dash = "-" if rounds == points["rounds"].min() else "--"
-            shift = _BESIDE ** (runs.index((participating, rounds)) - (len(runs) - 1) / 2)
-            look = {"color": colour, "marker": marker, "linestyle": dash, "label": f"M = {participating}, R = {rounds}"}
-            _gap(below, task, shift, look)
-        above.set_title(f"{split} split, {NOISES[noise]}", fontsize=9)
-        below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
-        below.set(xlabel="privacy budget ε asked for", xscale="log")
-        style.ticks_at(below, set(points["epsilon"]) - {math.inf})
+        _errors(column[0], selected)
+        column[0].set_title(f"{split} split,\n{NOISES[noise]}", fontsize=9)
+        for below, participating in zip(column[1:], sizes, strict=True):
+            for number, each in enumerate(rounds):
+                task = selected[(selected["participating"] == participating) & (selected["rounds"] == each)]
+                _gap(below, task, _GAP_LOOKS[number % len(_GAP_LOOKS)], f"R = {each} rounds")
+            below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+            below.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+            if not below.containers:
+                style.mark_not_run(below)
+        column[-1].set(xlabel="ε asked for", xscale="log")
+        style.ticks_at(column[-1], set(points["epsilon"]) - {math.inf})
+    most = max(axis.get_ylim()[1] for axis in axes[0])
+    for axis in axes[0]:
+        axis.set_ylim(min(other.get_ylim()[0] for other in axes[0]), most)
+    for row in axes:
+        for axis in row[1:]:
+            axis.tick_params(labelleft=False)
     axes[0][0].set_ylabel("test error (%)")
-    axes[1][0].set_ylabel("local less minibatch (points)")
-    handles: dict[str, object] = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))
-    for below in axes[1]:
-        known = dict(zip(*reversed(below.get_legend_handles_labels()), strict=True))
-        handles |= {name: known[name] for name in sorted(known)}
-    columns = min(5, int(figure.get_figwidth() // 1.9))
-    figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, fontsize=8, handlelength=4)
+    for axis, participating in zip(axes[1:, 0], sizes, strict=True):
+        axis.set_ylabel(f"M = {participating}\ngap (points)")
+    style.legend(figure, axes.flat, ncols=3)
     data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
-    text = "Means over {} trials; bars: 90 % intervals of the difference within trials."
-    text += " Below, the points of one budget stand side by side." if len(runs) > 1 else ""
-    style.footer(figure, f"{text.format(count_range(points['trials']))} δ = 1/n². Data: {', '.join(sorted(data))}.")
+    text = f"Means over {count_range(points['trials'])} trials. Top: from the least to the largest mean of all M and R."
+    text += " Gap: error of local less minibatch SGD within trials, ± 90 % interval; M clients take part in a round."
+    style.footer(figure, f"{text} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
 
 
-def _errors(axis: Axes, task: pd.DataFrame) -> None:
-    """Draw the errors of one (M, R) as thin lines, without privacy dotted."""
-    known = set(axis.get_legend_handles_labels()[1])
+def _errors(axis: Axes, tasks: pd.DataFrame) -> None:
+    """Draw the range of the errors of all (M, R) by epsilon, and without privacy as a line at their mean."""
     for number, (algorithm, name) in enumerate(_NAMES.items()):
-        rows = task[task["algorithm"] == algorithm].sort_values("epsilon")
+        rows = tasks[tasks["algorithm"] == algorithm]
         private, without = rows[rows["epsilon"] < math.inf], rows[rows["epsilon"] == math.inf]
-        look = {"color": style.COLOURS[number], "linewidth": 0.9}
-        axis.plot(private["epsilon"], private["test_error_pct"], "-", label=None if name in known else name, **look)
-        for value in without["test_error_pct"]:
-            label = name.replace("noisy ", "") + ", no privacy"
-            axis.axhline(value, linestyle=":", label=None if label in known else label, **look)
-            known.add(label)
+        ranges = private.groupby("epsilon")["test_error_pct"].agg(["min", "max"])
+        colour = style.COLOURS[number]
+        if len(ranges):
+            look = {"color": colour, "alpha": 0.35, "linewidth": 1.5, "label": f"{name}, all M and R"}
+            axis.fill_between(ranges.index, ranges["min"], ranges["max"], **look)
+        if len(without):
+            label = f"{name.replace('noisy ', '')}, no privacy"
+            axis.axhline(without["test_error_pct"].mean(), color=colour, linestyle=(":", "--")[number], label=label)
 
 
-def _gap(axis: Axes, task: pd.DataFrame, shift: float, look: dict[str, object]) -> None:
-    """Draw local's error less minibatch's within trials against epsilon times `shift`, where both were run."""
+def _gap(axis: Axes, task: pd.DataFrame, look: tuple[str, str, str], label: str) -> None:
+    """Draw local's error less minibatch's within trials, where both were run."""
     rows = task[(task["epsilon"] < math.inf) & (task["algorithm"] == "local")].dropna(subset="difference_pct")
-    rows = rows.sort_values("epsilon")
-    axis.errorbar(shift * rows["epsilon"], rows["difference_pct"], rows["difference_interval_pct"], **look)
+    if len(rows):
+        rows, (colour, marker, dash) = rows.sort_values("epsilon"), look
+        drawn = {"color": colour, "marker": marker, "linestyle": dash, "label": label}
+        axis.errorbar(rows["epsilon"], rows["difference_pct"], rows["difference_interval_pct"], **drawn)
 
 
 def _noises(points: pd.DataFrame) -> list[str]:
@@ -245,15 +259,14 @@ def _baselines(axis: Axes, task: pd.DataFrame, metric: str, baselines: dict[str,
 
 def _finish(figure: Figure, axis: Axes, points: pd.DataFrame, remark: str) -> None:
     """Write the legend above the panels, and below them what the bars mean."""
-    columns = int(figure.get_figwidth() // _LEGEND_INCHES)
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=columns, fontsize=8)
+    style.legend(figure, [axis], ncols=int(figure.get_figwidth() // _LEGEND_INCHES))
     runs = count_range(points["trials"])
     style.footer(figure, f"Means over {runs} trials; bars: 90 % interval of the mean. δ = 1/n². {remark}")
 
 
 FIGURES = {
-    "figure_2": FigureRecipe(_figure_2, _draw_figure_2),
-    "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent),
-    "mnist": FigureRecipe(_mnist, _draw_mnist),
+    "figure_2": FigureRecipe(_figure_2, _draw_figure_2, messages.figure_2),
+    "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent, partial(messages.spent, names=NOISES)),
+    "mnist": FigureRecipe(_mnist, _draw_mnist, partial(messages.mnist, names=NOISES)),
     **theory.FIGURES,
 }

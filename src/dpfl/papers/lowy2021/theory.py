@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpfl.accounting.shuffling import least_reports
-from dpfl.papers.lowy2021 import theory_rates
+from dpfl.papers.lowy2021 import messages, theory_rates
 from dpfl.papers.lowy2021.comparisons import paired
 from dpfl.papers.lowy2021.theory_rates import by_seed, interval, ratio, seeds_text, slope, study
 from dpfl.reporting import style
@@ -41,7 +41,7 @@ _TASKS = {
 }
 NOT_SMOOTH = "absolute loss"
 """Begins the names of the problems that Theorem 2.3, as the main text has it, is about."""
-_COLUMNS = 3
+_COLUMNS = 4
 
 
 def acceleration_data(results: Results) -> pd.DataFrame:
@@ -92,12 +92,13 @@ def _against(seeds: pd.Series, risks: pd.DataFrame | None, name: str, bar: str) 
 
 
 def draw_acceleration(points: pd.DataFrame) -> Figure:
-    """Draw one panel per task; noisy runs with bars, runs without noise as thin lines."""
+    """Draw one panel per task; noisy runs with bars, others as thin lines, and crosses where Algorithm 2 lost."""
     tasks = list(points.groupby("task", sort=False))
     rows = -(-len(tasks) // _COLUMNS)
-    figure, axes = style.panels(min(_COLUMNS, len(tasks)), rows, width=10.5, height=3.2, squeeze=False)
+    figure, axes = style.panels(min(_COLUMNS, len(tasks)), rows, width=style.WIDTH, height=2.7, squeeze=False)
     for panel in axes.flat[len(tasks) :]:
         panel.set_axis_off()
+    lost = _lost(points)
     for panel, (task, group) in zip(axes.flat, tasks, strict=False):
         for (curve, epsilon), line in group.groupby(["curve", "epsilon"], sort=False):
             number = {"minibatch": 0, "minibatch_smoothed": 2}.get(curve, 1)
@@ -109,32 +110,37 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
                 panel.plot(line["rounds"], line["excess_risk"], ":", linewidth=1.0, **look)
             else:
                 panel.errorbar(line["rounds"], line["excess_risk"], line["interval"], **private, **look)
+        worse = lost[lost["task"] == task]
+        if len(worse):
+            cross = {"color": style.BLACK, "marker": "x", "markersize": 8, "linestyle": "none", "zorder": 5}
+            panel.plot(worse["rounds"], worse["excess_risk"], label="Algorithm 2 worse, beyond chance", **cross)
         for place in sorted(set(group.loc[group["theorem"], "rounds"])):
             panel.axvline(place, color=style.BLACK, linestyle="-.", linewidth=0.7, label="R of Theorem 2.3")
         panel.axhline(group["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
-        panel.set(xscale="log", yscale="log", xlabel="rounds R")
-        panel.set_title(task, fontsize=9)
+        panel.set(xscale="log", yscale="log")
+        panel.set_title(task.replace(", ", ",\n", 1), fontsize=9)
         style.ticks_at(panel, group["rounds"])
+        panel.tick_params(axis="x", labelsize=7.5, labelrotation=30)
+        style.plain_heights(panel)
+    for place, panel in enumerate(axes.flat[: len(tasks)]):
+        if place >= len(tasks) - _COLUMNS:
+            panel.set_xlabel("rounds R")
     for row in axes:
         row[0].set_ylabel("excess empirical risk")
-    handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    style.legend(figure, axes.flat, ncols=3)
     budgets = ", ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
-    text = f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds."
-    style.footer(figure, f"{text}\n{_lost_rounds(points)}")
+    text = (
+        f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds. Cross: above the better"
+    )
+    text += " Algorithm 1 in as many rounds, same seeds, by more than the 90 % interval of the difference."
+    style.footer(figure, text)
     return figure
 
 
-def _lost_rounds(points: pd.DataFrame) -> str:
-    """Say at which rounds Algorithm 2 lies above the better Algorithm 1 by more than the interval of the difference."""
+def _lost(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the points of Algorithm 2 above the better Algorithm 1 by more than the interval of the difference."""
     compared = points[(points["epsilon"] < math.inf) & points["difference_interval"].notna()]
-    if compared.empty:
-        return ""
-    lost = compared[compared["plain_minus_this"] < -compared["difference_interval"]].sort_values("rounds")
-    rounds = {task: lost.loc[lost["task"] == task, "rounds"] for task in compared["task"].unique()}
-    texts = [f"{task}: R = {', '.join(f'{r:g}' for r in at)}" for task, at in rounds.items() if len(at)]
-    above = "With noise, Algorithm 2 lies above the better Algorithm 1, with as many rounds and the same seeds,"
-    return f"{above} by more than the 90 % interval of the difference: {'; '.join(texts) or 'nowhere'}."
+    return compared[compared["plain_minus_this"] < -compared["difference_interval"]]
 
 
 # Participation: test whether the mean of 1/M_r decides the risk, and not the mean of M_r.
@@ -182,8 +188,9 @@ def draw_availability(points: pd.DataFrame) -> Figure:
             panel.errorbar(rows["place"], rows["excess_risk"], rows["interval"], markersize=6, **look)
         panel.set(xscale="log", yscale="log", xlabel=label)
         style.ticks_at(panel, _TICKS)
+        style.plain_heights(panel)
     axes[0].set_ylabel("excess population risk")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    style.legend(figure, axes[:1], ncols=2)
     laws = "; ".join(f"one of {text.strip('[]')}" for text in points.loc[points["law"] == "random", "participants"])
     style.footer(figure, f"{seeds_text(points)} Random Mᵣ: {laws}; each as likely.")
     return figure
@@ -239,38 +246,48 @@ def one_pass_data(results: Results) -> pd.DataFrame:
 
 
 def draw_one_pass(points: pd.DataFrame) -> Figure:
-    """Draw one row per problem and one column per axis, logarithmic; one curve per noise and federation."""
+    """Draw one row per problem and one column per axis, logarithmic; a colour a noise, a marker a federation."""
     problems = list(dict.fromkeys(points["problem"]))
     axes_names = [axis for axis in _LABELS if (points["axis"] == axis).any()]
-    figure, axes = style.panels(len(axes_names), len(problems), width=9.5, height=2.9, squeeze=False)
+    figure, axes = style.panels(
+        len(axes_names), len(problems), width=style.WIDTH, height=2.5, squeeze=False, sharey="row"
+    )
     for row, problem in zip(axes, problems, strict=True):
         for panel, axis in zip(row, axes_names, strict=True):
             rows = points[(points["problem"] == problem) & (points["axis"] == axis)]
             _panel(panel, rows)
             panel.set_xlabel(_LABELS[axis])
-        row[0].set_ylabel(f"excess population risk\n({problem})")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    text = "Slopes: clients that differ, tight noise, ± 90 % interval."
-    style.footer(figure, f"{seeds_text(points)} {text}")
+        row[0].set_ylabel(f"{problem}:\nexcess population risk")
+        style.plain_heights(row[0])
+    style.legend(figure, [axes[0][0]], ncols=2)
+    text = "Titles: fitted power for clients that differ under the tight noise, ± 90 % interval, and the theorem's."
+    style.footer(figure, f"{seeds_text(points)} Points of one value stand side by side. {text}")
     return figure
+
+
+_APART = 1.05
+"""Ratio of the places of neighbouring points of one value, which would lie on one another."""
 
 
 def _panel(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw one axis of one problem."""
-    looks = {("alike", "tight"): 0, ("different", "tight"): 1, ("alike", "theorem"): 2, ("different", "theorem"): 3}
-    for (federation, noise), number in looks.items():
-        line = rows[(rows["federation"] == federation) & (rows["noise"] == noise)].sort_values("value")
-        if line.empty:
-            continue
-        label = f"clients {federation}, {'tight noise' if noise == 'tight' else 'noise of Theorem 2.2'}"
-        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-        panel.errorbar(line["value"], line["excess_risk"], line["interval"], label=label, **look)
+    for number, (noise, noise_name) in enumerate((("tight", "tight noise"), ("theorem", "noise of Theorem 2.2"))):
+        for side, federation in enumerate(("alike", "different")):
+            line = rows[(rows["federation"] == federation) & (rows["noise"] == noise)].sort_values("value")
+            if line.empty:
+                continue
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[side], "linestyle": style.DASHES[side]}
+            look |= {"markerfacecolor": style.WHITE if side == 0 else style.COLOURS[number], "markersize": 5}
+            label = f"clients {federation}, {noise_name}"
+            places = line["value"] * _APART ** (2 * side - 1)
+            panel.errorbar(places, line["excess_risk"], line["interval"], label=label, **look)
     first = rows[(rows["federation"] == "different") & (rows["noise"] == "tight")].iloc[0]
     panel.axhline(rows["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, rows["value"])
-    fitted = f"slope {first['slope']:+.2f} ± {first['slope_interval']:.2f}"
-    panel.set_title(f"{fitted}; theorem: {first['exponent']:+g}", fontsize=8)
+    panel.set_title(
+        f"power {first['slope']:+.2f} ± {first['slope_interval']:.2f}, theorem {first['exponent']:+g}", fontsize=9
+    )
 
 
 # Gain of a trusted shuffler: noise that clients need for one central budget, and the risk that it buys.
@@ -318,28 +335,33 @@ def shuffle_data(results: Results) -> pd.DataFrame:
 
 
 def draw_shuffle(points: pd.DataFrame) -> Figure:
-    """Draw noise on the left and risk on the right, against the clients; the theorem's rounds solid, others faint."""
-    figure, axes = style.panels(2, width=9.0, height=3.6)
+    """Draw noise above and risk below, against the clients; a column for each number of rounds, the theorem's last."""
     lines = points["rounds"].where(~points["theorem"], math.inf)
-    most = lines.max()
-    for number, (trust, name) in enumerate(_NAMES.items()):
-        for rounds, line in points[points["trust"] == trust].groupby(lines, sort=False):
-            line = line.sort_values("clients")
+    columns = sorted(set(lines))
+    figure, axes = style.panels(
+        len(columns), 2, width=min(3.0 * len(columns) + 0.6, style.WIDTH), height=2.4, squeeze=False, sharey="row",
+        sharex="col",
+    )  # fmt: skip
+    for (above, below), rounds in zip(axes.T, columns, strict=True):
+        own = points[lines == rounds]
+        for number, (trust, name) in enumerate(_NAMES.items()):
+            line = own[own["trust"] == trust].sort_values("clients")
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-            look |= {"alpha": 1.0, "label": f"{name}, {_rounds_text(rounds)}"} if rounds == most else {"alpha": 0.3}
-            axes[0].plot(line["clients"], line["noise_multiplier"], **look)
-            axes[1].errorbar(line["clients"], line["excess_risk"], line["interval"], **look)
-    axes[1].axhline(points["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0")
-    for panel, label in zip(axes, ("noise multiplier σn/L of a client", "excess population risk"), strict=True):
-        panel.set(xscale="log", yscale="log", xlabel="clients M = N", ylabel=label)
-        style.ticks_at(panel, points["clients"])
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    others = ", ".join(_rounds_text(rounds) for rounds in sorted(set(lines)) if rounds < most)
+            above.plot(line["clients"], line["noise_multiplier"], label=name, **look)
+            below.errorbar(line["clients"], line["excess_risk"], line["interval"], **look)
+        below.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle=":")
+        above.set(title=_rounds_text(rounds), xscale="log", yscale="log")
+        below.set(xscale="log", yscale="log", xlabel="clients M = N")
+        style.ticks_at(below, own["clients"])
+    axes[0][0].plot([], [], color=style.BLACK, linestyle=":", label="w = 0 (below)")
+    axes[0][0].set_ylabel("noise multiplier σn/L\nof a client")
+    axes[1][0].set_ylabel("excess population risk")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     budgets = points.drop_duplicates(["epsilon", "delta"])
     asked = " or ".join(f"ε = {row.epsilon:g}, δ = {row.delta:g}" for row in budgets.itertuples())
-    sizes = ", ".join(f"{n:g}" for n in sorted(set(points.loc[points["theorem"], "clients"])))
-    text = f" {asked} in each trust model." + (f" Faint: {others}." if others else "")
-    text += f" With {sizes} clients: 8 records each, elsewhere 64." if sizes and others else ""
+    text = f" {asked} in each trust model."
+    if points["theorem"].any() and not points["theorem"].all():
+        text += " Clients have 8 records each at the rounds of Theorem 4.1, else 64."
     style.footer(figure, seeds_text(points) + text)
     return figure
 
@@ -364,10 +386,10 @@ def _floor(run: pd.Series) -> float:
 
 FIGURES = {
     **theory_rates.FIGURES,
-    ACCELERATION: FigureRecipe(acceleration_data, draw_acceleration),
-    ONE_PASS: FigureRecipe(one_pass_data, draw_one_pass),
-    SHUFFLE: FigureRecipe(shuffle_data, draw_shuffle),
-    AVAILABILITY: FigureRecipe(availability_data, draw_availability),
+    ACCELERATION: FigureRecipe(acceleration_data, draw_acceleration, messages.acceleration),
+    ONE_PASS: FigureRecipe(one_pass_data, draw_one_pass, messages.one_pass),
+    SHUFFLE: FigureRecipe(shuffle_data, draw_shuffle, messages.shuffle),
+    AVAILABILITY: FigureRecipe(availability_data, draw_availability, messages.availability),
 }
 TABLES = {
     "theory_slopes": TableRecipe(theory_rates.slopes, theory_rates.slopes_page),

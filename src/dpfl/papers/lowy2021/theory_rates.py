@@ -13,8 +13,9 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from dpfl.accounting import gaussian_dp, local_privacy
+from dpfl.papers.lowy2021 import messages
 from dpfl.reporting import style
-from dpfl.reporting.display_names import count_range
+from dpfl.reporting.display_names import count_range, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import half_width, t_quantile
@@ -310,7 +311,7 @@ def draw(data: pd.DataFrame) -> Figure:
     """Draw one row per study and one column per axis, logarithmic, with the rate's terms, scaled, as a line."""
     studies = [name for name in STUDIES if (data["study"] == name).any()]
     axes_names = [axis for axis in AXES if (data["axis"] == axis).any()]
-    figure, axes = style.panels(len(axes_names), len(studies), width=10.5, height=3.0, squeeze=False)
+    figure, axes = style.panels(len(axes_names), len(studies), height=2.8, squeeze=False, sharey="row")
     for row, name in zip(axes, studies, strict=True):
         for panel, axis in zip(row, axes_names, strict=True):
             rows = data[(data["study"] == name) & (data["axis"] == axis)]
@@ -319,13 +320,12 @@ def draw(data: pd.DataFrame) -> Figure:
                 continue
             _panel(panel, rows)
             panel.set_xlabel(AXES[axis])
-        row[0].set_ylabel(f"excess population risk\n({STUDIES[name].problem})")
-    handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
-    note = f"{seeds_text(data)} Titles: power of the risk, ± 90 % interval."
-    if any(name.startswith("bounds") for name in studies):
-        note += f" Theorem 3.1 speaks of {int(data['applies'].sum())} of {len(data)} points."
-    style.footer(figure, note)
+        row[0].set_ylabel(f"{STUDIES[name].problem}:\nexcess population risk", fontsize=8.5)
+        style.plain_heights(row[0])
+    style.legend(figure, axes.flat, ncols=2)
+    style.footer(
+        figure, f"{seeds_text(data)} Titles: fitted power of the risk, ± 90 % interval, and those of the terms."
+    )
     return figure
 
 
@@ -339,23 +339,27 @@ def _panel(panel: Axes, data: pd.DataFrame) -> None:
         look = {"color": style.COLOURS[number]}
         panel.errorbar(
             rows["value"], rows["excess_risk"], rows["interval"], marker=style.MARKERS[number], linestyle="none",
-            label=label, **look,
+            label=f"measured, {label}", **look,
         )  # fmt: skip
-        name = f"terms of ({equation}), scaled"
+        name = f"terms of the rate, fitted, {label}"
         panel.plot(rows["value"], rows["shape"], style.DASHES[number], linewidth=0.9, label=name, **look)
         first = rows.iloc[0]
-        texts.append(f"{label}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}")
+        texts.append(f"{_SHORT[noise]}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}")
     known = [first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])]
-    texts.append(f"terms of ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
+    texts.append(f"eq. ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, data["value"])
-    panel.set_title("\n".join(texts), fontsize=7)
+    panel.set_title("\n".join(texts), fontsize=8)
+
+
+_SHORT = {"theorem": "theorem's noise", "tight": "least noise"}
+"""Names of the noises in the titles of panels."""
 
 
 def draw_free(data: pd.DataFrame) -> Figure:
     """Draw the ratio of private to non-private risk, one panel per axis."""
     axes_names = list(dict.fromkeys(data["axis"]))
-    figure, axes = style.panels(len(axes_names), width=8.5, height=3.4, squeeze=False, sharey=True)
+    figure, axes = style.panels(len(axes_names), width=style.WIDTH, height=2.9, squeeze=False, sharey=True)
     for panel, axis in zip(axes[0], axes_names, strict=True):
         texts = []
         for number, (name, label) in enumerate(FREE.items()):
@@ -365,14 +369,16 @@ def draw_free(data: pd.DataFrame) -> Figure:
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": label}
             panel.errorbar(rows["value"], rows["ratio"], rows["ratio_interval"], linestyle=style.DASHES[number], **look)
             first = rows.iloc[0]
-            texts.append(f"{label.split(',')[0]}: power {first['power']:+.2f} ± {first['power_interval']:.2f}")
+            texts.append(f"{label.split(',')[0]}: power {first['power']:+z.2f} ± {first['power_interval']:.2f}")
         panel.set(xscale="log", yscale="log", xlabel=AXES[axis])
-        panel.set_title("\n".join(texts), fontsize=8)
+        panel.set_title("\n".join(texts), fontsize=9)
+        style.plain_heights(panel)
         style.ticks_at(panel, data.loc[data["axis"] == axis, "value"])
     axes[0][0].set_ylabel("risk with privacy over\nrisk without")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    edge = (data["features"] / data["epsilon"] ** 2 / data["records"]).agg(["min", "max"])
-    style.footer(figure, f"{seeds_text(data)} d/ε² = {edge['min']:.3g} to {edge['max']:.3g} times n at every point.")
+    style.legend(figure, axes[0], ncols=2)
+    edge = span(data["features"] / data["epsilon"] ** 2 / data["records"])
+    setting = "d/ε² = n" if edge == "1" else f"d/ε² is {edge} times n"
+    style.footer(figure, f"{seeds_text(data)} {setting} at every point. Titles: fitted power of the ratio.")
     return figure
 
 
@@ -423,8 +429,8 @@ def slopes_page(fits: pd.DataFrame) -> TableLayout:
 def _figure(equations: tuple[int, ...]) -> FigureRecipe:
     """Return the figure of the studies about these equations."""
     names = tuple(name for name, each in STUDIES.items() if each.equation in equations)
-    return FigureRecipe(partial(points, studies=names), draw)
+    return FigureRecipe(partial(points, studies=names), draw, partial(messages.rates, names=NOISES))
 
 
 FIGURES = {name: _figure(equations) for name, equations in _FIGURES.items()}
-FIGURES |= {"theory_free": FigureRecipe(free, draw_free)}
+FIGURES |= {"theory_free": FigureRecipe(free, draw_free, messages.free)}

@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 # Figures about one run under different adversaries and samplers.
 
 CURVES = {
-    "A0": ("A0, exact (C_p composed)", style.BLUE, "-"),
-    "clt": ("A0, central limit", style.SKY, "--"),
-    "A1": ("A1, exact", style.RED, "-"),
+    "A0": ("A0, knows how batches are drawn: exact", style.BLUE, "-"),
+    "clt": ("central limit for A0", style.SKY, "--"),
+    "A1": ("A1, also knows which rounds used the record: exact", style.RED, "-"),
     "h": ("h, claimed to hold against A1", style.ORANGE, "--"),
-    "h_bar": ("h-bar, claimed limit", style.PURPLE, "-."),
-    "shuffled": ("G of sqrt(E)/sigma", style.GREEN, (0, (5, 1, 1, 1, 1, 1))),
+    "h_bar": ("h-bar, the claimed limit", style.PURPLE, "-."),
+    "shuffled": ("Gaussian with μ = √E/σ", style.GREEN, (0, (5, 1, 1, 1, 1, 1))),
 }
+APPROXIMATIONS = {"h": "h", "h_bar": "h-bar", "shuffled": "the Gaussian of √E/σ"}
+"""What the chapter has for A1, as a sentence names it."""
 SAMPLERS = {
-    "fixed": ("fixed size, record replaced: enough (C_p)", style.BLUE, "-", "o"),
-    "fixed_pair": ("fixed size, record replaced: needed", style.SKY, ":", "v"),
+    "fixed": ("fixed size, record replaced: proven (operator C_p)", style.BLUE, "-", "o"),
+    "fixed_pair": ("fixed size, record replaced: at least", style.SKY, ":", "v"),
     "poisson": ("Poisson, record added or removed", style.RED, "--", "s"),
     "poisson_replace": ("Poisson, record replaced", style.GREEN, "-.", "^"),
 }
@@ -45,28 +47,40 @@ def tradeoff_data(results: Results) -> pd.DataFrame:
 
 
 def draw_tradeoff(data: pd.DataFrame) -> Figure:
-    """Draw the curves on linear axes, and 1 - beta on logarithmic ones near small type I errors."""
-    figure, (all_errors, tail) = style.panels(2, height=3.9, width=9.5)
+    """Draw the exact curves of both adversaries, and near small type I errors what each approximation makes of them."""
+    figure, (all_errors, tail) = style.panels(2, height=3.5, width=style.WIDTH)
+    power = 1 - data.pivot(index="alpha", columns="curve", values="beta")
+    small = power[(power.index > 0) & (power.index <= _SMALL)]
     for name, (label, colour, dash) in CURVES.items():
-        rows = data[data["curve"] == name]
-        small = rows[(rows["alpha"] > 0) & (rows["alpha"] <= 0.1)]
-        all_errors.plot(rows["alpha"], rows["beta"], color=colour, linestyle=dash, label=label)
-        tail.plot(small["alpha"], 1 - small["beta"], color=colour, linestyle=dash)
+        rows, look = data[data["curve"] == name], {"color": colour, "linestyle": dash, "label": label}
+        if name in ("A0", "A1"):
+            all_errors.plot(rows["alpha"], rows["beta"], **look)
+        else:
+            exact = "A0" if name == "clt" else "A1"
+            tail.plot(small.index, small[name] / small[exact], **look)
     guess = np.array([0.0, 1.0])
     all_errors.plot(guess, 1 - guess, color=style.BLACK, linestyle=":", linewidth=1, label="guessing")
-    tail.plot([1e-6, 0.1], [1e-6, 0.1], color=style.BLACK, linestyle=":", linewidth=1)
-    all_errors.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1))
-    all_errors.set_title("all errors")
-    tail.set(xlabel="type I error alpha", ylabel="power 1 - beta of the best test", xscale="log", yscale="log")
-    tail.set(xlim=(1e-6, 0.1), title="small type I errors")
-    figure.legend(*all_errors.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    tail.axhline(1, color=style.BLACK, linestyle="-", linewidth=0.8)
+    all_errors.set(xlabel="type I error α", ylabel="type II error β", xlim=(0, 1), ylim=(0, 1))
+    all_errors.set_title("exact curves: lower is worse for privacy", fontsize=9)
+    tail.set(xlabel="type I error α", ylabel="power claimed / exact power", xscale="log", xlim=(1e-6, _SMALL))
+    tail.set_ylim(0, None)
+    tail.set_title("approximations: below 1 they promise too much", fontsize=9)
+    handles = {}
+    for axis in (all_errors, tail):
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=2)
     values = run()
     style.footer(
         figure,
-        f"{values['n']} records, batches of {values['m']}, {values['epochs']} epochs, "
-        f"sigma = {settings('tradeoff_sigma')} sensitivities.",
+        f"One run: {values['n']} records, batches of {values['m']}, E = {values['epochs']} epochs, "
+        f"σ = {settings('tradeoff_sigma')} sensitivities. The power of a test is 1 - β.",
     )
     return figure
+
+
+_SMALL = 0.1
+"""Largest type I error of the panel of small errors."""
 
 
 def sampler_data(results: Results) -> pd.DataFrame:
@@ -103,7 +117,7 @@ def sampler_data(results: Results) -> pd.DataFrame:
 
 def draw_samplers(data: pd.DataFrame) -> Figure:
     """Draw epsilon against noise, and the noise needed over that of Poisson batches."""
-    figure, (spent, needed) = style.panels(2, height=3.6, width=9)
+    figure, (spent, needed) = style.panels(2, height=3.3, width=style.WIDTH)
     for sampler, (label, colour, dash, marker) in SAMPLERS.items():
         rows = data[data["sampler"] == sampler]
         look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
@@ -112,15 +126,16 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     spent.set(xlabel="noise standard deviation / C", ylabel=f"epsilon at delta = {settings('delta'):g}")
     spent.set(xscale="log", yscale="log", title="epsilon spent")
     style.ticks_at(spent, (1.6, 2.4, 3.2, 4.8, 6.4))
+    style.plain_heights(spent)
     needed.axhline(2, color=style.BLACK, linestyle=":", linewidth=1)
+    needed.annotate("the claim: 2", (0.99, 1.98), xycoords=("axes fraction", "data"), ha="right", va="top", fontsize=8)
     needed.set(xlabel="epsilon", xscale="log", ylabel="noise / noise of Poisson batches", ylim=(0.8, 2.6))
     needed.set_title("noise needed for the same epsilon")
-    figure.legend(*spent.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+    style.ticks_at(needed, (0.5, 1, 2, 5, 10))
+    figure.legend(*spent.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     values = run()
-    style.footer(
-        figure,
-        f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. Dotted: the claim.",
-    )
+    text = f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. C: the clip norm."
+    style.footer(figure, text)
     return figure
 
 
@@ -163,7 +178,7 @@ def epochs_data(results: Results) -> pd.DataFrame:
 
 def draw_epochs(data: pd.DataFrame) -> Figure:
     """Draw epsilon against the batch size, and the error of the approximations against the epochs."""
-    figure, (batches, epochs) = style.panels(2, height=3.7, width=9.5)
+    figure, (batches, epochs) = style.panels(2, height=3.3, width=style.WIDTH)
     for name in DRAWN:
         label, colour, dash = CURVES[name]
         marker = {"A1": "o", "A0": "s"}.get(name, "")
@@ -174,9 +189,12 @@ def draw_epochs(data: pd.DataFrame) -> Figure:
         epochs.plot(right["epochs"], right["mu_over_simple"], **look)
     batches.set(xlabel=f"batch size among {run()['n']} records", xscale="log", title=f"{run()['epochs']} epochs")
     batches.set(ylabel=f"epsilon at delta = {settings('delta'):g}", ylim=(0, None))
-    epochs.set(xlabel="epochs E", xscale="log", ylabel="mu / (sqrt(E)/sigma)", title=f"batches of {run()['m']}")
-    figure.legend(*batches.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    style.footer(figure, f"sigma = {settings('epochs_not_rounds')['sigma']} sensitivities.")
+    epochs.set(xlabel="epochs E", xscale="log", ylabel="μ at the same ε, over √E/σ", title=f"batches of {run()['m']}")
+    style.ticks_at(batches, (1, 10, 100, 1000, run()["n"]))
+    style.ticks_at(epochs, data.loc[data["panel"] == "epochs", "epochs"])
+    figure.legend(*batches.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    sigma = settings("epochs_not_rounds")["sigma"]
+    style.footer(figure, f"σ = {sigma} sensitivities. μ: parameter of the Gaussian trade-off curve with the same ε.")
     return figure
 
 
@@ -209,7 +227,7 @@ def _group(m: int, g: int) -> tradeoff.Guarantee:
 
 def draw_groups(data: pd.DataFrame) -> Figure:
     """Draw the growth of mu with the group, and the trade-off curves."""
-    figure, (growth, curves) = style.panels(2, height=3.6, width=9)
+    figure, (growth, curves) = style.panels(2, height=3.4, width=style.WIDTH)
     groups = np.array(sorted(data["group"].unique()))
     rows = data[data["panel"] == "growth"]
     for (m, part), colour, dash, marker in zip(
@@ -218,9 +236,9 @@ def draw_groups(data: pd.DataFrame) -> Figure:
         growth.plot(
             part["group"], part["mu_ratio"], color=colour, linestyle=dash, marker=marker, label=f"batches of {m}"
         )
-    growth.plot(groups, np.sqrt(groups), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(g), the claim")
+    growth.plot(groups, np.sqrt(groups), color=style.BLACK, linestyle=":", linewidth=1, label="√g, the claim")
     growth.plot(groups, groups, color=style.BLACK, linestyle=(0, (1, 4)), linewidth=1, label="g, the general rule")
-    growth.set(xlabel="group size g", ylabel="mu / mu of one record", xscale="log", yscale="log")
+    growth.set(xlabel="group size g", ylabel="μ / μ of one record", xscale="log", yscale="log")
     growth.set_xticks(groups, [str(g) for g in groups])
     growth.set_yticks((1, 2, 4, 8, 16), ["1", "2", "4", "8", "16"])
     growth.minorticks_off()
@@ -234,8 +252,9 @@ def draw_groups(data: pd.DataFrame) -> Figure:
     values, sigma = run(), settings("group_privacy")["sigma"]
     style.footer(
         figure,
-        f"{values['n']} records, {values['epochs']} epochs, sigma = {sigma} sensitivities of one record. "
-        f"Right: batches of {values['m']}; dotted: G of sqrt(gE)/sigma.",
+        f"Adversary A1; {values['n']} records, E = {values['epochs']} epochs, σ = {sigma} sensitivities of one record. "
+        f"Right: batches of {values['m']}, exact (solid) and the Gaussian with √(gE)/σ (dotted). "
+        "μ: parameter of the Gaussian curve with the same ε.",
     )
     return figure
 
@@ -243,7 +262,7 @@ def draw_groups(data: pd.DataFrame) -> Figure:
 def _name_curve(axis: Axes, curve: pd.DataFrame, name: str, colour: str) -> None:
     """Write the name of a trade-off curve onto it, where the curves lie well apart: at their ends all of them meet."""
     height = np.interp(_NAMED_AT, curve["alpha"], curve["beta"])
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    box = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.5}
     axis.annotate(name, (_NAMED_AT, height), ha="center", va="center", color=colour, fontsize=8, bbox=box)
 
 
@@ -273,21 +292,21 @@ def last_epoch_data(results: Results) -> pd.DataFrame:
 
 def draw_last_epoch(data: pd.DataFrame) -> Figure:
     """Draw what a smaller last sigma costs in mu, and in epsilon."""
-    figure, (cost, spent) = style.panels(2, height=3.5, width=9)
+    figure, (cost, spent) = style.panels(2, height=3.2, width=style.WIDTH)
     chapter, unchanged = data[data["panel"] == "chapter"], data[data["panel"] == "unchanged"]
     rows = data[data["panel"] == "share kept"]
     for (epochs, part), colour, dash in zip(rows.groupby("epochs"), COLOURS, DASHES, strict=False):
         cost.plot(part["kept"], part["mu_ratio"], color=colour, linestyle=dash, label=f"E = {epochs}")
         mark = chapter[chapter["epochs"] == epochs]
         cost.plot(mark["kept"], mark["mu_ratio"], "X", color=colour, markersize=7)
-    cost.axhline(np.sqrt(2), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(2), the claim")
-    cost.set(xlabel="last epoch's sigma / sigma", ylabel="mu / mu with one sigma", xscale="log", ylim=(0.9, 4))
+    cost.axhline(np.sqrt(2), color=style.BLACK, linestyle=":", linewidth=1, label="√2, the claim")
+    cost.set(xlabel="σ of the last epoch / σ of the others", ylabel="μ / μ with one σ", xscale="log", ylim=(0.9, 4))
     cost.set_xticks((0.05, 0.1, 0.2, 0.5, 1), ["0.05", "0.1", "0.2", "0.5", "1"])
     cost.minorticks_off()
     cost.legend(frameon=False)
     for part, colour, dash, marker, label in (
-        (chapter, style.RED, "--", "s", "sigma/sqrt(E+1) in the last epoch"),
-        (unchanged, style.BLUE, "-", "o", "one sigma"),
+        (chapter, style.RED, "--", "s", "σ/√(E+1) in the last epoch"),
+        (unchanged, style.BLUE, "-", "o", "σ in every epoch"),
     ):
         spent.plot(part["epochs"], part["epsilon"], color=colour, linestyle=dash, marker=marker, label=label)
     spent.set(xlabel="epochs E", ylabel=f"epsilon at delta = {settings('delta'):g}", xscale="log", ylim=(0, None))
@@ -297,6 +316,6 @@ def draw_last_epoch(data: pd.DataFrame) -> Figure:
     same = chapter["equal_sigma"].iloc[0]
     style.footer(
         figure,
-        f"sigma = {sigma} sensitivities. With sigma = {same:.2f} throughout, epsilon is that of the smaller last one.",
+        f"σ = {sigma} sensitivities. Crosses: the chapter's 1/√(E+1), which spends as much as σ = {same:.2f} in all.",
     )
     return figure

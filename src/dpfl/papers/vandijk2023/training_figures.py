@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 from dpfl.papers.vandijk2023.accounting_figures import SAMPLERS
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import budget_name, count_range, data_name
+from dpfl.reporting.display_names import budget_name, count_range, data_name, percent
 from dpfl.reporting.results import ORIGINS, Results, origins
 from dpfl.reporting.statistics import half_width, mean_interval
 
@@ -112,6 +114,7 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
     unpaid = data[data["strategy"] == "last_epoch_unpaid"]
     spent = ", ".join(f"{at_most(proven, 3)} instead of {asked:g}" for asked, proven in _budgets(unpaid))
     text = "Differences within a seed to the constant strategy with the same epsilon"
+    text += f"; the axis is linear up to {_LINEAR_POINTS:g} point, logarithmic beyond"
     text += f";\nthe smaller last σ, not paid for, spends ε = {spent}" if spent else ""
     return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
 
@@ -152,7 +155,7 @@ def draw_mixing(data: pd.DataFrame) -> Figure:
     """Draw accuracy with equal and judged weights, with and without mislabelled clients."""
     labels = data["mislabelled"].gt(0).map({False: "all true", True: "some random"})
     share = data["mislabelled"].max()
-    text = f"Mislabelled: {share:.0%} of the clients have uniformly random labels"
+    text = f"Mislabelled: {percent(share)} of the clients have uniformly random labels"
     return _dots(
         data.assign(mixture=data["mixing"] + ", " + labels), "mixture", MIXTURES, "test accuracy (%)", text,
         differences=False,
@@ -164,7 +167,11 @@ def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text:
     tasks = list(data.groupby(DATA, sort=False))
     shown = [name for name in names if name in set(data[key])]
     figure, axes = style.panels(
-        len(tasks), width=3 + 3.6 * len(tasks), height=1.3 + 0.34 * len(shown), squeeze=False, sharey=True
+        len(tasks),
+        width=min(3 + 3.0 * len(tasks), style.WIDTH),
+        height=1.1 + 0.3 * len(shown),
+        squeeze=False,
+        sharey=True,
     )
     for axis, (task, rows) in zip(axes[0], tasks, strict=True):
         _dots_panel(axis, rows, key, shown, differences=differences)
@@ -188,6 +195,17 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
         axis.errorbar(selected[values], positions, xerr=selected[bars].fillna(0), label=budget_name(epsilon), **look)
     if differences:
         axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+        axis.set_xscale("symlog", linthresh=_LINEAR_POINTS)
+        reach = np.nanmax((rows[values].abs() + rows[bars].fillna(0)).to_numpy())
+        ticks = [tick for tick in (-50, -10, -5, -1, 0, 1, 5) if abs(tick) <= 2 * reach]
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_xticks([], minor=True)
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+
+
+_LINEAR_POINTS = 1.0
+"""Points of accuracy up to which an axis of differences is linear; beyond it is logarithmic."""
 
 
 def grid_data(results: Results) -> pd.DataFrame:
@@ -211,16 +229,17 @@ def grid_data(results: Results) -> pd.DataFrame:
 def draw_grid(data: pd.DataFrame) -> Figure:
     """Draw one map of clip norm against batch size for each noise, with the epsilon of each column."""
     tasks, sigmas = list(data.groupby(DATA, sort=False)), sorted(data["sigma"].unique())
-    figure, axes = style.panels(len(sigmas), len(tasks), width=3.6 * len(sigmas) + 1.2, height=4.4, squeeze=False)
+    figure, axes = style.panels(len(sigmas), len(tasks), height=3.6, squeeze=False, sharey=True)
     for line, (task, rows) in zip(axes, tasks, strict=True):
         low, high = rows["accuracy_pct"].min(), rows["accuracy_pct"].max()
         for axis, sigma in zip(line, sigmas, strict=True):
             picture = _grid_panel(axis, rows[rows["sigma"] == sigma], low, high)
-            axis.set(title=f"{data_name(*task)}, σ = {sigma:g}", xlabel="batch size m (ε at δ = 1/N and 1/(10 N))")
+            axis.set_title(f"{data_name(*task)}, σ = {sigma:g}", fontsize=9)
         line[0].set_ylabel("clip norm C, step size η")
-        figure.colorbar(picture, ax=list(line), label="test accuracy (%)", shrink=0.8)
+        figure.colorbar(picture, ax=list(line), label="test accuracy (%)", shrink=0.8, pad=0.01)
     records = " or ".join(f"{count:g}" for count in sorted(data["privacy_records"].unique()))
-    style.footer(figure, f"N = {records} records a client. Framed: the best cell of a map. {_spread_text(data)}")
+    text = f"Below a map: batch size m, ε at δ = 1/N and ε at δ = 1/(10 N), for N = {records} records a client."
+    style.footer(figure, f"{text} Framed: the best cell of a map. {_spread_text(data)}")
     return figure
 
 
@@ -242,8 +261,8 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float) -> Axes
     spent = rows.drop_duplicates("batch_size").set_index("batch_size")
     picture = axis.imshow(table, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
     for (y, x), value in np.ndenumerate(table.to_numpy()):
-        colour = "white" if value < (low + high) / 2 else "black"
-        axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=8, color=colour)
+        colour = style.ON_DARK if value < (low + high) / 2 else style.ON_LIGHT
+        axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=style.SMALL, color=colour)
     best = np.unravel_index(np.nanargmax(table.to_numpy()), table.shape)
     frame = {"fill": False, "edgecolor": style.RED, "linewidth": 2.0}
     axis.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, **frame))
@@ -251,8 +270,8 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float) -> Axes
         f"{m}\n{at_most(spent.loc[m, 'privacy_epsilon_proven'], 2)}\n{at_most(spent.loc[m, 'epsilon_tenth'], 2)}"
         for m in table.columns
     ]
-    axis.set_xticks(range(len(two)), two)
-    axis.set_yticks(range(len(table.index)), [f"{c:g}, η = {step:g}" for c, step in table.index])
+    axis.set_xticks(range(len(two)), two, fontsize=style.SMALL)
+    axis.set_yticks(range(len(table.index)), [f"{c:g}, η = {step:g}" for c, step in table.index], fontsize=style.SMALL)
     axis.grid(False)
     return picture
 
@@ -271,9 +290,9 @@ _COUNTS = ["rounds", "updates_lost_pct", "staleness_rounds", "interrupted_pct", 
 _LINES = {"": "-", "reordered": "--", "waits": "-.", "near": ":"}
 LINE_NAMES = {
     "": "",
-    "reordered": ", messages overtake each other",
-    "waits": ", waits after 2 silent rounds",
-    "near": ", waits if too far",
+    "reordered": "messages overtake each other",
+    "waits": "clients wait after 2 silent rounds",
+    "near": "clients wait if their model is too far",
 }
 SCALINGS = {
     "epochs": "same epochs and step size",
@@ -313,58 +332,93 @@ def asynchrony_data(results: Results) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[columns]
 
 
-def draw_asynchrony(data: pd.DataFrame) -> Figure:
-    """Draw what each kind of asynchrony costs against the synchronous run: a row a dataset, a column a kind.
+_DRAWN = ("delay", "update_loss")
+"""Kinds of asynchrony with a panel of their own; of the others the strongest run of each is drawn."""
+_STRONGEST = {
+    "broadcast_loss": "{:g} % of\nbroadcasts lost",
+    "speed_spread": "fastest client {:g}\ntimes the slowest",
+    "window": "server's window of\n{:g} rounds",
+    "participation": "{:g} % of the\nclients asked",
+}
 
-    Delays cost up to all of the accuracy: they have an axis of their own, the other kinds share a finer one.
-    """
+
+def draw_asynchrony(data: pd.DataFrame) -> Figure:
+    """Draw what asynchrony costs against the synchronous run, a row a dataset: accuracy by delay and by lost updates,
+    and the strongest run of every other kind."""
     tasks = list(data.groupby(DATA, sort=False))
-    figure, axes = style.panels(len(PANELS), len(tasks), width=15, height=2.8, squeeze=False)
-    others = data[data["panel"] != "delay"]
-    reach = 1.1 * (others["difference_pct"].abs() + others["difference_interval_pct"].fillna(0)).max()
+    figure, axes = style.panels(
+        3, len(tasks), width=style.WIDTH, height=2.7, squeeze=False, gridspec_kw={"width_ratios": [1.15, 0.8, 0.8]}
+    )
     for line, (task, rows) in zip(axes, tasks, strict=True):
-        for axis, (panel, label) in zip(line, PANELS.items(), strict=True):
+        for axis, panel in zip(line, _DRAWN, strict=False):
             _asynchrony_panel(axis, rows[rows["panel"] == panel])
             axis.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
-            axis.set_xlabel(label)
-            if panel != "delay":
-                axis.set_ylim(-reach, max(reach / 4, 0.5))
+            axis.set_xlabel(PANELS[panel])
         line[0].set_ylabel(f"{data_name(*task)}\ndifference (points)")
         line[0].set_xscale("symlog", linthresh=1)
         delays = rows.loc[rows["panel"] == "delay", "x"]
         line[0].set_xlim(-0.2, 1.5 * delays.max())
         style.ticks_at(line[0], delays)
-        for axis in line[3:5]:
-            axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter("{x:g}")
-        line[5].invert_xaxis()
-    handles = {
-        label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
+        _strongest(line[2], rows)
+    handles: dict[str, Line2D] = {}
+    for number, epsilon in enumerate(sorted(data["epsilon"].unique(), reverse=True)):
+        name = budget_name(epsilon)
+        handles[name] = Line2D([], [], color=_BUDGETS[number % 3], marker="o", linestyle="-", label=name)
+    for kind, dash in _LINES.items():
+        if kind and kind in set(data.loc[data["panel"].isin(_DRAWN), "line"]):
+            marker, name = style.MARKERS[list(_LINES).index(kind)], LINE_NAMES[kind]
+            handles[name] = Line2D([], [], color=style.GREY, marker=marker, linestyle=dash, label=name)
+    figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=3)
     text = (
-        "Differences within a seed to the synchronous run, at the left end of each panel; the privacy statement is the "
-        "same. The panels of delays have a wider vertical axis than the others."
+        "Differences within a seed to the synchronous run; the privacy statement is the same. Right: the strongest run "
+        "of each other kind. Each panel has its own scale."
     )
     style.footer(figure, f"{count_range(data['clients'])} clients. {counted_runs(data)} {text}")
     return figure
+
+
+_BUDGETS = (style.BLACK, style.BLUE, style.RED)
 
 
 def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw the lines of one panel; lines of a special kind start at the synchronous point, too."""
     start = rows[rows["scenario"] == "synchronous"]
     for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
-        budget = budget_name(epsilon)
         for kind, dash in _LINES.items():
             selected = rows[(rows["line"] == kind) & (rows["epsilon"] == epsilon)]
             if kind and len(selected):
                 selected = pd.concat([start[start["epsilon"] == epsilon], selected])
             if len(selected):
                 selected = selected.sort_values("x")
-                look = {"color": (style.BLACK, style.BLUE, style.RED)[number % 3], "linestyle": dash}
+                look = {"color": _BUDGETS[number % 3], "linestyle": dash}
                 marker = style.MARKERS[list(_LINES).index(kind)]
                 values = (selected["x"], selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
-                axis.errorbar(*values, marker=marker, label=budget + LINE_NAMES[kind], **look)
+                axis.errorbar(*values, marker=marker, label=budget_name(epsilon), **look)
+
+
+def _strongest(axis: Axes, rows: pd.DataFrame) -> None:
+    """Draw the run that is furthest from the synchronous one of each kind without a panel, a row a kind."""
+    plain = rows[(rows["line"] == "") & (rows["scenario"] != "synchronous")]
+    furthest = {panel: plain[plain["panel"] == panel] for panel in _STRONGEST}
+    furthest = {panel: own[own["x"] == _furthest(panel, own["x"])] for panel, own in furthest.items() if len(own)}
+    for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
+        for height, own in enumerate(furthest.values()):
+            dot = own[own["epsilon"] == epsilon]
+            look = {"color": _BUDGETS[number % 3], "marker": "o", "linestyle": "none"}
+            bar = dot["difference_interval_pct"].fillna(0)
+            axis.errorbar(dot["difference_pct"], np.full(len(dot), height + 0.25 * (number - 0.5)), xerr=bar, **look)
+    axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+    names = [_STRONGEST[panel].format(own["x"].iloc[0]) for panel, own in furthest.items()]
+    axis.set_yticks(range(len(names)), names, fontsize=style.SMALL)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.yaxis.tick_right()
+    axis.spines["left"].set_visible(False)
+    axis.set_xlabel("difference (points)")
+
+
+def _furthest(panel: str, places: pd.Series) -> float:
+    """Return the place furthest from the synchronous run: that of the fewest clients asked, the largest elsewhere."""
+    return places.min() if panel == "participation" else places.max()
 
 
 def delay_data(results: Results) -> pd.DataFrame:
@@ -388,20 +442,24 @@ def delay_data(results: Results) -> pd.DataFrame:
 def draw_delay(data: pd.DataFrame) -> Figure:
     """Draw accuracy over the closings of the loop: a panel a dataset, a line a delayed run, what it lost at its end."""
     tasks = list(data[data["scenario"] != "synchronous"].groupby(DATA, sort=False))
-    figure, axes = style.panels(len(tasks), width=1 + 5 * len(tasks), height=3.6, squeeze=False)
+    figure, axes = style.panels(
+        len(tasks), width=min(1 + 5 * len(tasks), style.WIDTH), height=3.3, squeeze=False, sharey=True
+    )
     for axis, (task, rows) in zip(axes[0], tasks, strict=True):
         runs = rows.groupby(["scenario", "epochs", "learning_rate", "closings"], sort=False)
         for number, ((scenario, epochs, step, closings), run) in enumerate(runs):
             label = f"delay {scenario.removeprefix('late_')}, {epochs:g} epochs, step {step:g}"
-            look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number % len(style.DASHES)]}
-            values = (run["difference_pct"], run["difference_interval_pct"].fillna(0))
-            axis.errorbar(closings * run["epoch"] / epochs, *values, label=label, markersize=3, elinewidth=0.7, **look)
+            places, middle = closings * run["epoch"] / epochs, run["difference_pct"]
+            half = run["difference_interval_pct"].fillna(0)
+            colour, dash = style.COLOURS[number], style.DASHES[number % len(style.DASHES)]
+            axis.fill_between(places, middle - half, middle + half, color=colour, alpha=0.15, linewidth=0)
+            axis.plot(places, middle, color=colour, linestyle=dash, label=label)
         axis.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
-        axis.set(title=data_name(*task), xlabel="closings of the loop: rounds / (2 delay)")
-    axes[0][0].set_ylabel("difference to synchronous (points)")
+        axis.set(title=data_name(*task), xlabel="times the loop has closed: rounds / (2 delays)")
+    axes[0][0].set_ylabel("difference (points)")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     text = "Differences within a seed to the synchronous run with the same steps, after the same epoch."
-    style.footer(figure, f"{counted_runs(data)} {text}")
+    style.footer(figure, f"{counted_runs(data).replace('bars', 'bands')} {text}")
     return figure
 
 
@@ -413,23 +471,25 @@ def scaling_data(results: Results) -> pd.DataFrame:
 
 
 def draw_scaling(data: pd.DataFrame) -> Figure:
-    """Draw accuracy against a: one row per dataset, without and with noise."""
+    """Draw the change of accuracy from a = 1 against a: one row per dataset, without and with noise, on one scale."""
     tasks = list(data.groupby(DATA, sort=False))
-    figure, axes = style.panels(2, len(tasks), width=8.5, height=3.0, squeeze=False, sharey="row", sharex=True)
+    figure, axes = style.panels(2, len(tasks), height=2.6, width=8.0, squeeze=False, sharey=True, sharex=True)
     for line, (task, rows) in zip(axes, tasks, strict=True):
         for axis, private in zip(line, (False, True), strict=True):
             for number, (scaling, name) in enumerate(SCALINGS.items()):
                 selected = rows[(rows["private"] == private) & (rows["scaling"] == scaling)]
                 look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": name}
                 places = selected["batch_factor"] * _BESIDE ** (number - 1)
-                values = (places, selected["accuracy_pct"], selected["interval_pct"].fillna(0))
+                values = (places, selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
                 axis.errorbar(*values, linestyle=style.DASHES[number], **look)
-            axis.set_title(f"{data_name(*task)}, {'a times the noise' if private else 'no noise'}")
+            axis.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+            noise = "noise a times as large, too" if private else "no noise"
+            axis.set_title(f"{data_name(*task)}, {noise}", fontsize=9)
             axis.set_xscale("log", base=2)
             style.ticks_at(axis, data["batch_factor"])
-        line[0].set_ylabel("test accuracy (%)")
+        line[0].set_ylabel("change of accuracy (points)")
     for axis in axes[-1]:
-        axis.set_xlabel("a: the batch is a times as large")
+        axis.set_xlabel("a: how many times as large the batch is")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     noisy = data[data["private"] & (data["scaling"] == "epochs")]
     ends = [
@@ -437,7 +497,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
         for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())
     ]
     spent = f"With noise, same epochs: ε from {at_most(ends[0], 3)} down to {at_most(ends[1], 3)}."
-    style.footer(figure, f"{counted_runs(data)} {spent} Points of the same a stand side by side.")
+    style.footer(figure, f"Differences to a = 1, same seeds. {counted_runs(data)} {spent} Points of one a are apart.")
     return figure
 
 
@@ -453,7 +513,7 @@ def samplers_data(results: Results) -> pd.DataFrame:
 def draw_samplers_trained(data: pd.DataFrame) -> Figure:
     """Draw accuracy against epsilon, and the noise that each sampler needs."""
     tasks = list(data.groupby(DATA, sort=False))
-    figure, axes = style.panels(len(tasks) + 1, width=4 * (len(tasks) + 1), height=3.6)
+    figure, axes = style.panels(len(tasks) + 1, height=3.1)
     for sampler, (label, colour, dash, marker) in SAMPLERS.items():
         if sampler not in set(data["sampler"]):
             continue
@@ -461,14 +521,15 @@ def draw_samplers_trained(data: pd.DataFrame) -> Figure:
         for axis, (task, rows) in zip(axes, tasks, strict=False):
             selected = rows[rows["sampler"] == sampler].sort_values("epsilon")
             axis.errorbar(selected["epsilon"], selected["accuracy_pct"], selected["interval_pct"].fillna(0), **look)
-            axis.set(title=data_name(*task), ylabel="test accuracy (%)")
+            axis.set_title(data_name(*task))
         needed = tasks[0][1]
         needed = needed[needed["sampler"] == sampler].sort_values("epsilon")
         axes[-1].plot(needed["epsilon"], needed["noise_multiplier"], **look)
+    axes[0].set_ylabel("test accuracy (%)")
     axes[-1].set(title="noise for it", ylabel="noise standard deviation / C", ylim=(0, None))
     for axis in axes:
-        axis.set(xlabel="epsilon of a client", xscale="log")
+        axis.set(xlabel="ε of a client", xscale="log")
         style.ticks_at(axis, data["epsilon"])
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     style.footer(figure, f"{counted_runs(data)} Each curve's epsilon is for its own neighbouring relation.")
     return figure

@@ -132,8 +132,8 @@ def _label(job: TrainingJob) -> str:
 
 LONGEST_OPEN = 14
 """Rows of a table that is shown unfolded."""
-_LARGEST_SVG = 250_000
-"""Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
+_LARGEST_SVG = 500_000
+"""Bytes beyond which the PNG, which has no dark colours, is embedded in place of the SVG, where it is smaller."""
 _OUTCOME_STYLES = {"not refuted": "c-holds", "refuted": "c-fails"}
 """Styles of rows by what stands in the column `claim` of a table of attacks."""
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}

@@ -1,0 +1,51 @@
+"""Messages of figures: a sentence from the shipped numbers, and from any part of them."""
+
+import itertools
+
+import pandas as pd
+import pytest
+
+from dpfl.catalog import keys, load, recipe
+from dpfl.errors import InputError
+from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
+
+FIGURES = [(key, name) for key in keys() for name in load(key).figures]
+MOST_VALUES = 12
+LONGEST = 260
+"""Letters of three lines."""
+
+
+def shipped(repository, key, name) -> pd.DataFrame:
+    """The data of a shipped figure; skips one that was not run."""
+    csv = repository / "results" / "paper" / "figures" / f"{key}_{name}.csv"
+    try:
+        data = refuse_not_run(read_csv(csv))
+    except (NotRunError, InputError) as reason:
+        pytest.skip(str(reason))
+    if data.empty:
+        pytest.skip("not run yet")
+    return data
+
+
+@pytest.mark.parametrize(("key", "name"), FIGURES)
+def test_the_shipped_numbers_give_a_sentence(repository, key, name):
+    message = recipe(key, "figures", name).message(shipped(repository, key, name))
+    assert 20 < len(message) <= LONGEST and not message.endswith(".") and "nan" not in message and "  " not in message
+
+
+def parts(data: pd.DataFrame):
+    """Each part of a table that lacks, or has alone, one value of a column with few of them."""
+    for column in data.columns:
+        values = data[column].drop_duplicates()
+        if 1 < len(values) <= MOST_VALUES:
+            for value, lacks in itertools.product(values, (True, False)):
+                yield data[(data[column] != value) if lacks else (data[column] == value)]
+
+
+@pytest.mark.parametrize(("key", "name"), FIGURES)
+def test_any_part_of_the_shipped_numbers_gives_a_sentence_or_none(repository, key, name):
+    message, data = recipe(key, "figures", name).message, shipped(repository, key, name)
+    if "runs" not in data and "seeds" not in data and "trials" not in data:
+        pytest.skip("is computed, not run: it has no parts")
+    for part in parts(data):
+        assert "nan" not in message(part)

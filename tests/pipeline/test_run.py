@@ -21,26 +21,11 @@ from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import process_cleanup, run, status
 from dpfl.pipeline.batches import keep, kept_folder
+from dpfl.pipeline.live_line import StartedJob
 from dpfl.pipeline.run import ASK_SECONDS, Ending, engine_options, explain
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import is_finished, noise_identity
-
-LOG = """Select jobs to execute...
-[Fri Nov 20 12:00:00 2026]
-rule train:
-    output: results/demo/runs/x.csv
-[Fri Nov 20 12:00:01 2026]
-Error in rule train:
-    message: None
-    jobid: 3
-    output: results/demo/runs/x.csv
-    log: {log} (check log file(s) for error details)
-    shell:
-        dpfl train --paper bhaskar2025
-[Fri Nov 20 12:00:02 2026]
-Finished jobid: 4 (Rule: tables)
-Exiting because a job execution failed. Look below for error messages
-"""
+from snakemake_logger_plugin_dpfl import EVENTS
 
 
 def snakemake(tmp_path, monkeypatch, body):
@@ -56,13 +41,27 @@ def test_the_rule_and_the_last_lines_of_its_log_are_named(tmp_path):
     own = tmp_path / "a folder" / "train.log"
     own.parent.mkdir()
     own.write_text("".join(f"line {number}\n" for number in range(20)))
-    lines = list(explain(LOG.format(log=own)))
+    lines = list(explain([StartedJob("train", "train x", (own, tmp_path / "slurm.log"))]))
     assert lines == [f"dpfl: rule train failed; {own} ends with:", *(f"  line {number}" for number in range(15, 20))]
 
 
-def test_a_log_that_is_not_there_and_a_run_without_failure():
-    assert list(explain(LOG.format(log="gone.log"))) == ["dpfl: rule train failed; gone.log ends with:"]
-    assert list(explain("nothing\n")) == [] and list(explain("")) == []
+def test_a_log_that_is_not_there_and_a_job_without_one():
+    gone = StartedJob("train", "train x", (Path("gone.log"),))
+    assert list(explain([gone])) == ["dpfl: rule train failed; gone.log ends with:"]
+    assert list(explain([StartedJob("all", "all", ())])) == ["dpfl: rule all failed"] and list(explain([])) == []
+
+
+def test_a_failure_that_the_plugin_tells_is_told_last(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("own.log").write_text("dpfl: no such data\n")
+    event = '{"event": "job_error", "job": 3, "rule": "arrays", "wildcards": {}, "log": ["own.log"]}'
+    snakemake(tmp_path, monkeypatch, f"echo '{event}' > {EVENTS}; exit 1")
+    assert run.run([], again="make demo") == 1
+    assert capfd.readouterr().err.splitlines()[-3:] == [
+        "dpfl: rule arrays failed; own.log ends with:",
+        "  dpfl: no such data",
+        "dpfl: not finished; what is done is kept. Continue with: make demo",
+    ]
 
 
 def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_path, monkeypatch, capfd):
@@ -196,6 +195,7 @@ def test_what_snakemake_cannot_read_is_one_line_without_its_usage(capsys, words,
         (["--configfiles", "mine.yaml"], ("--configfile",)),
         (["-s", "other.smk", "-d", "elsewhere"], ("--snakefile", "--directory")),
         (["--configfile=mine.yaml", "--profile", "slurm"], ("--configfile", "--profile")),
+        (["--logger", "dpfl"], ("--logger",)),
         (["--cores", "2", "a.csv"], ()),
     ],
 )

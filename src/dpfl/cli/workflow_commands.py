@@ -100,7 +100,7 @@ def run(
     from dpfl.pipeline.run import engine_options
 
     if ours := engine_options(more or []).ours:
-        raise InputError(f"{ours[0]} cannot stand after --: give dpfl run its own --scale, --config and --profile")
+        raise InputError(f"{ours[0]} cannot stand after --: dpfl run sets it, by --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     jobs = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])

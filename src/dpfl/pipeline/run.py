@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,10 @@ from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.pipeline import plan, process_cleanup
 from dpfl.pipeline.batches import put_all_back, put_back
-from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
+from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, StartedJob, shown
 from dpfl.progress import duration
 from dpfl.provenance.audit.files import remove_damaged_pages
+from snakemake_logger_plugin_dpfl import EVENTS
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
@@ -172,7 +173,7 @@ def _has_stages(snakemake: int) -> bool:
 # Read the words that a user passes on to Snakemake, with Snakemake's own parser, before anything starts.
 
 _CORES = ("cores", "jobs", "local_cores")
-OURS = ("config", "configfile", "profile", "snakefile", "directory")
+OURS = ("config", "configfile", "profile", "snakefile", "directory", "logger")
 """Options that `dpfl run` gives to Snakemake or that say what it works on: a second one would do so for the engine
 alone."""
 
@@ -218,13 +219,12 @@ def _refuse(reason: str) -> NoReturn:
     raise InputError(f"options for Snakemake cannot be used: {' '.join(reason.split())}") from None
 
 
-_LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
 _POLL_SECONDS = 1.0
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
-_FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
-_LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
+_LOGGER = ["--logger", "dpfl"]
+"""The plugin that says what happens to the jobs: snakemake_logger_plugin_dpfl."""
 
 
 _INTERRUPTED = 130
@@ -247,9 +247,9 @@ def run(
     Snakemake cannot use. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
     left is removed first, and so are damaged pages below `results`: Snakemake makes them anew. Of `jobs`, those that
     a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
-    between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
-    failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
-    to continue with; else it says how long `what` took.
+    between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, its events to EVENTS, and one line says
+    how far the run is. On failure the last lines on standard error name the rules that failed, the end of their logs,
+    and `again`, the command to continue with; else it says how long `what` took.
     """
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl in the folder of the project")
@@ -267,12 +267,13 @@ def run(
         process_cleanup.cancel_left_behind(Path())
         if results is not None:
             put_all_back(jobs, results)
-        before = set(_LOGS.glob("*.snakemake.log"))
+        progress = progress or RunProgress({}, 1)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
         began = time.monotonic()
-        with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, progress or RunProgress({}, 1)):
-            words = [*snakemake, *forced(), *arguments]
+        EVENTS.write_bytes(b"")  # those of an earlier run are none of this one
+        with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, EVENTS, progress):
+            words = [*snakemake, *_LOGGER, *forced(), *arguments]
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
@@ -280,7 +281,7 @@ def run(
         if status == _INTERRUPTED:
             return status  # the command line says so, once
         if status:
-            _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
+            _explain_failure(status, list(progress.failed.values()), again)
         else:
             took = duration(time.monotonic() - began)
             print(f"dpfl: {what} took {took}; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
@@ -304,28 +305,23 @@ def _put_back_after_the_last_job(jobs: Sequence[TrainingJob], results: Path, sta
         put_all_back(jobs, results)
 
 
-def _explain_failure(status: int, logs: set[Path], again: str) -> None:
-    """Print why Snakemake ended with `status`, from its `logs` of this run, and the command to continue with."""
+def _explain_failure(status: int, failed: Sequence[StartedJob], again: str) -> None:
+    """Print why Snakemake ended with `status`: the jobs that `failed`, and the command to continue with."""
     if status < 0:
         print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
-    causes = list(explain(max(logs).read_text(encoding="utf-8", errors="replace") if logs else ""))
-    for line in causes or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
+    for line in list(explain(failed)) or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
         print(line, file=sys.stderr)
     if shutil.disk_usage(Path()).free < _LEAST_BYTES:
         print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
     print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
 
 
-def explain(log: str) -> Iterator[str]:
-    """Yield, for each rule that failed according to Snakemake's `log`, its name and the last lines of its own log."""
-    blocks = re.split(r"^\[.*\]$\n", log, flags=re.MULTILINE)
-    for block in blocks:
-        if failed := _FAILED.search(block):
-            match = _LOG.search(block)
-            path = Path(match.group(1)) if match else None
-            yield f"dpfl: rule {failed.group(1)} failed" + (f"; {path} ends with:" if path else "")
-            if path:
-                yield from (f"  {line}" for line in _last_lines(path, _LAST_LINES))
+def explain(failed: Iterable[StartedJob]) -> Iterator[str]:
+    """Yield, for each job that failed, the name of its rule and the last lines of its log."""
+    for job in failed:
+        yield f"dpfl: rule {job.rule} failed" + (f"; {job.logs[0]} ends with:" if job.logs else "")
+        for log in job.logs[:1]:
+            yield from (f"  {line}" for line in _last_lines(log, _LAST_LINES))
 
 
 def _last_lines(path: Path, count: int) -> list[str]:

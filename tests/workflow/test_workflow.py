@@ -17,10 +17,11 @@ import psutil
 import pytest
 
 from dpfl.grid import configuration
-from dpfl.pipeline import run as lock
-from dpfl.pipeline import status
+from dpfl.pipeline import lock, status
 
 pytestmark = pytest.mark.workflow
+
+MADE = ("results/demo/runs/**/*.csv.gz", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
 
 
 def hashes(folder, *patterns):
@@ -115,14 +116,34 @@ def test_running_again_has_nothing_to_do(small_run):
 
 
 @pytest.mark.slow
+def test_a_run_with_nothing_to_do_does_not_start_snakemake_and_a_changed_byte_does(tiny_run):
+    folder, run, _ = tiny_run
+    command, engine = ("dpfl", "run", "--config", "tiny.yaml"), folder / ".snakemake" / "engine.log"
+    page = folder / "results/demo/tables/bhaskar2025_table_2.csv"
+    right, before = page.read_bytes(), hashes(folder, *MADE)
+
+    def is_looked_at():
+        engine.unlink(missing_ok=True)
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
+        assert ("nothing to do" in done.stderr) is not engine.exists()
+        return engine.exists()
+
+    assert is_looked_at(), "what ran until now was started by Snakemake itself"
+    assert not is_looked_at()
+    page.write_bytes(right.replace(b"0", b"1", 1))
+    assert is_looked_at() and page.read_bytes() == right
+    assert not is_looked_at() and hashes(folder, *MADE) == before
+
+
+@pytest.mark.slow
 def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
     folder, run, command = tiny_run
-    kept = ("results/demo/runs/**/*.csv.gz", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
-    before = hashes(folder, *kept)
+    before = hashes(folder, *MADE)
     lost = next((folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz"))
     lost.unlink()
     assert run(*command).returncode == 0
-    assert hashes(folder, *kept) == before
+    assert hashes(folder, *MADE) == before
 
 
 @pytest.mark.slow
@@ -228,7 +249,7 @@ def at_a_terminal(command, folder, environment, is_time):
                 break
     os.close(own)
     assert typed is not None, shown.decode()
-    lines = shown[typed:].decode().replace("\r\n", "\n").splitlines()
+    lines = shown[typed:].decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
     return process.wait(), [line.split("\r\x1b[K")[-1] for line in lines]
 
 

@@ -14,7 +14,7 @@ from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
 from dpfl.grid.configuration import load_mapping
-from dpfl.pipeline import cost
+from dpfl.pipeline import cost, unchanged
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
@@ -94,12 +94,32 @@ def run(
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
+    if dry_run or more:
+        raise typer.Exit(_run_anyway(scale, config, profile, dry_run, more or []))
+    from dpfl.pipeline.lock import only_run
+
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
+    name, code = resolved["scale"], unchanged.code_state(resolved, profile)
+    if Path("Snakefile").is_file():
+        with only_run():
+            states = [code, unchanged.results_state(name), unchanged.data_state(resolved)]
+            if unchanged.said_when_done("run", name, states) is not None:
+                print("dpfl: nothing to do: every file is as the last run left it", file=sys.stderr)
+                return
+            unchanged.forget("run", name)
+    if status := _run_anyway(scale, config, profile, dry_run, []):
+        raise typer.Exit(status)
+    unchanged.note("run", name, [code, unchanged.results_state(name), unchanged.data_state(resolved)])
+
+
+def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: bool, more: list[str]) -> int:
+    """Have Snakemake look at every file, and make what has to be made; return its exit status."""
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
     from dpfl.pipeline.plan import machines_of, require_no_brace
     from dpfl.pipeline.run import engine_options
 
-    if ours := engine_options(more or []).ours:
+    if ours := engine_options(more).ours:
         raise InputError(f"{ours[0]} cannot stand after --: dpfl run sets it, by --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     jobs = expansion.expand(resolved)
@@ -115,7 +135,7 @@ def run(
     options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(_run(resolved, jobs, where, options, more or [], again))
+    return _run(resolved, jobs, where, options, more, again)
 
 
 def _gpus(profile: str) -> list[str]:

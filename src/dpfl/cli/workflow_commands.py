@@ -14,10 +14,11 @@ from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
 from dpfl.grid.configuration import load_mapping
-from dpfl.pipeline import cost, unchanged
+from dpfl.pipeline import unchanged
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
+    from dpfl.pipeline.cost import UnitCost
     from dpfl.pipeline.plan import Machines
 
 ScaleOption = Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")]
@@ -43,6 +44,7 @@ def plan(
     other experiments fitted to finished jobs. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the steps on the GPU, and leaves the rest.
     """
+    from dpfl.pipeline import cost
     from dpfl.pipeline.plan import lines, machines_of
     from dpfl.pipeline.status import noise_made_anew
 
@@ -59,9 +61,9 @@ def plan(
         print(_first(noise))
 
 
-def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
+def _measured(units: dict[str, UnitCost], device: str) -> dict[str, UnitCost]:
     """Return the units of this machine."""
-    from dpfl.pipeline import cost_fitting
+    from dpfl.pipeline import cost, cost_fitting
 
     own = cost_fitting.measure(cost_fitting.KINDS, PROBE_SECONDS, device)
     if device == "cuda":
@@ -71,9 +73,9 @@ def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.Un
     return {kind: unit.scaled(factor) for kind, unit in units.items()} | own
 
 
-def _fitted() -> dict[str, cost.UnitCost]:
+def _fitted() -> dict[str, UnitCost]:
     """Rewrite costs.csv, and return its units."""
-    from dpfl.pipeline import cost_fitting
+    from dpfl.pipeline import cost, cost_fitting
 
     known = cost.table() | cost_fitting.measure(cost_fitting.KINDS, 3 * PROBE_SECONDS)
     jobs = list(cost_fitting.measured(Path("results")))

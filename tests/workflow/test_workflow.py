@@ -258,7 +258,7 @@ def at_a_terminal(command, folder, environment, is_time):
     [
         (("dpfl", "run"), 130, []),
         pytest.param(
-            ("make", "--old-file=.venv/ready", "demo"), 2, [r"make: \*\*\* \[Makefile:\d+: demo\] .*"],
+            ("make", "--old-file=.venv/ready", "demo"), -signal.SIGINT, [r"make: \*\*\* \[Makefile:\d+: demo\] .*"],
             marks=pytest.mark.slow,
         ),
     ],

@@ -48,7 +48,7 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: LogRecord) -> None:
         """Write an event, at once and as one line; one that cannot be written ends no run."""
-        event = getattr(record, "event", None)
+        event = getattr(record, "event", "")
         if event not in _FACTS:
             return
         try:

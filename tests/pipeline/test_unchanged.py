@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app, report_commands, workflow_commands
-from dpfl.pipeline import unchanged
+from dpfl.pipeline import run, unchanged
 from dpfl.pipeline.unchanged import code_state, data_state, forget, note, results_state, said_when_done
 
 CONFIG = {"scale": "demo", "data": {"folder": "data"}}
@@ -176,6 +176,16 @@ def test_a_run_that_ended_well_is_not_repeated_until_something_changes(project, 
     for words in (["--dry-run"], ["--", "--cores", "1"]):
         CliRunner().invoke(app, ["run", "--scale", "demo", *words])
     assert len(runs) == 5
+
+
+@pytest.mark.parametrize(("words", "is_kept"), [(["--dry-run"], True), (["--", "-n"], True), (["--", "-c1"], False)])
+def test_a_run_with_options_that_is_killed_is_not_up_to_date(project, monkeypatch, repository, words, is_kept):
+    """It may leave jobs in a cluster's queue before it has changed any file."""
+    (project / "workflow" / "profiles").symlink_to(repository / "workflow" / "profiles")
+    note("run", "demo", ["a state"])
+    monkeypatch.setattr(run, "run", lambda *_, **__: 1)
+    CliRunner().invoke(app, ["run", "--scale", "demo", *words])
+    assert (said_when_done("run", "demo", ["a state"]) is not None) is is_kept
 
 
 def test_code_that_is_edited_during_a_run_is_run_again(project, monkeypatch):

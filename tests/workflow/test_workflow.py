@@ -116,15 +116,16 @@ def test_running_again_has_nothing_to_do(small_run):
 
 
 @pytest.mark.slow
-def test_a_run_with_nothing_to_do_does_not_start_snakemake_and_a_changed_byte_does(tiny_run):
-    folder, run, _ = tiny_run
-    command, engine = ("dpfl", "run", "--config", "tiny.yaml"), folder / ".snakemake" / "engine.log"
-    page = folder / "results/demo/tables/bhaskar2025_table_2.csv"
+def test_a_run_with_nothing_to_do_does_not_start_snakemake_and_a_changed_byte_does(small_run, runner, tmp_path):
+    folder = tmp_path / "w"
+    shutil.copytree(small_run[0], folder)
+    run, engine = runner(folder), folder / ".snakemake" / "engine.log"
+    page = folder / "results/demo/tables/smith2026_risk.csv"
     right, before = page.read_bytes(), hashes(folder, *MADE)
 
     def is_looked_at():
         engine.unlink(missing_ok=True)
-        done = run(*command)
+        done = run("dpfl", "run", "--config", "tiny.yaml")
         assert done.returncode == 0, done.stderr
         assert ("nothing to do" in done.stderr) is not engine.exists()
         return engine.exists()

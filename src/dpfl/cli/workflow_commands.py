@@ -108,7 +108,6 @@ def run(
             if unchanged.said_when_done("run", name, states) is not None:
                 print("dpfl: nothing to do: every file is as the last run left it", file=sys.stderr)
                 return
-            unchanged.forget("run", name)
     if status := _run_anyway(scale, config, profile, dry_run, []):
         raise typer.Exit(status)
     unchanged.note("run", name, [code, unchanged.results_state(name), unchanged.data_state(resolved)])
@@ -160,6 +159,8 @@ def _run(
     from dpfl.pipeline.status import noise_made_anew, without_finished
 
     engine, results = engine_options([*options, *more]), Path("results") / resolved["scale"]
+    if not engine.is_dry_run:
+        unchanged.forget("run", resolved["scale"])
     asked = {"again": again, "results": results, "jobs": jobs, "forced": lambda: _forced(jobs, results, where)}
     if noise := noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)

@@ -103,7 +103,8 @@ class RunProgress:
         it ends.
         """
         ran = {self._jobs[job].name: now - since for job, since in self._running.items()}
-        said = {job.name: said_left(job.logs[0]) if job.logs else None for job in map(self._jobs.get, self._running)}
+        running = [self._jobs[job] for job in self._running]
+        said = {job.name: said_left(job.logs[0]) if job.logs else None for job in running}
         speed = self._slowdown(ran, said)
         left = []
         for name, expected in self._expected.items():

@@ -9,9 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 _LOG_EVERY_SECONDS = 15.0
 _LINE = re.compile(r".+: \d+ of \d+ \w+")
 _LEFT = re.compile(r".+: \d+ of \d+ \w+, about (\d+(?:\.\d+)?) (s|min|h) left")
@@ -23,6 +20,9 @@ ProgressCallback = Callable[[int, int], None]
 @contextmanager
 def progress_bar(title: str, unit: str) -> Iterator[ProgressCallback]:
     """Yield a callback `progress(done, total)` that shows `done` of `total` units on standard error."""
+    from rich.console import Console  # slow, and every command imports this file
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _log_lines(title, unit)

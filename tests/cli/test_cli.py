@@ -306,3 +306,12 @@ def test_a_variable_that_drawing_cannot_use_is_no_traceback(name, value, status)
     done = subprocess.run([sys.executable, "-c", code, "--version"], env=environment, capture_output=True, text=True)
     assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == (status != 0)
+
+
+def test_ctrl_c_before_everything_is_imported_is_one_line(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-m", "dpfl", "run"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr == "dpfl: interrupted; run the same command again to continue\n"

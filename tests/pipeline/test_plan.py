@@ -117,9 +117,9 @@ def test_the_progress_of_a_run_counts_a_job_on_either_device(folder, device, rul
     first, *_ = expansion.expand(resolved)
     progress = plan.run_progress(resolved, plan.Machines("x", 1, 0.0, on_cluster=False))
     before, expected = progress.seconds_left(0.0), estimate(first).seconds
-    for line in (f"rule {rule}:", "    jobid: 3", f"    wildcards: paper=bhaskar2025, job={first.name}"):
-        progress.read(line, 0.0)
-    progress.read(f"Finished jobid: 3 (Rule: {rule})", expected)
+    wildcards = {"paper": "bhaskar2025", "job": first.name}
+    progress.read({"event": "job_info", "job": 3, "rule": rule, "wildcards": wildcards, "log": []}, 0.0)
+    progress.read({"event": "job_finished", "job": 3}, expected)
     assert progress.seconds_left(expected) == pytest.approx(before - expected)
 
 

@@ -1,7 +1,6 @@
 """A run: its options, its lock, what it asks first, its end on a cluster, and what it says last."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,36 +10,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from dpfl.cli import app
-from dpfl.cli.app import StageCommand
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import process_cleanup, run, status
 from dpfl.pipeline.batches import keep, kept_folder
+from dpfl.pipeline.live_line import StartedJob
 from dpfl.pipeline.run import ASK_SECONDS, Ending, engine_options, explain
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import is_finished, noise_identity
-
-LOG = """Select jobs to execute...
-[Fri Nov 20 12:00:00 2026]
-rule train:
-    output: results/demo/runs/x.csv
-[Fri Nov 20 12:00:01 2026]
-Error in rule train:
-    message: None
-    jobid: 3
-    output: results/demo/runs/x.csv
-    log: {log} (check log file(s) for error details)
-    shell:
-        dpfl train --paper bhaskar2025
-[Fri Nov 20 12:00:02 2026]
-Finished jobid: 4 (Rule: tables)
-Exiting because a job execution failed. Look below for error messages
-"""
+from snakemake_logger_plugin_dpfl import EVENTS
 
 
 def snakemake(tmp_path, monkeypatch, body):
@@ -56,13 +38,27 @@ def test_the_rule_and_the_last_lines_of_its_log_are_named(tmp_path):
     own = tmp_path / "a folder" / "train.log"
     own.parent.mkdir()
     own.write_text("".join(f"line {number}\n" for number in range(20)))
-    lines = list(explain(LOG.format(log=own)))
+    lines = list(explain([StartedJob("train", "train x", (own, tmp_path / "slurm.log"))]))
     assert lines == [f"dpfl: rule train failed; {own} ends with:", *(f"  line {number}" for number in range(15, 20))]
 
 
-def test_a_log_that_is_not_there_and_a_run_without_failure():
-    assert list(explain(LOG.format(log="gone.log"))) == ["dpfl: rule train failed; gone.log ends with:"]
-    assert list(explain("nothing\n")) == [] and list(explain("")) == []
+def test_a_log_that_is_not_there_and_a_job_without_one():
+    gone = StartedJob("train", "train x", (Path("gone.log"),))
+    assert list(explain([gone])) == ["dpfl: rule train failed; gone.log ends with:"]
+    assert list(explain([StartedJob("all", "all", ())])) == ["dpfl: rule all failed"] and list(explain([])) == []
+
+
+def test_a_failure_that_the_plugin_tells_is_told_last(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("own.log").write_text("dpfl: no such data\n")
+    event = '{"event": "job_error", "job": 3, "rule": "arrays", "wildcards": {}, "log": ["own.log"]}'
+    snakemake(tmp_path, monkeypatch, f"echo '{event}' > {EVENTS}; exit 1")
+    assert run.run([], again="make demo") == 1
+    assert capfd.readouterr().err.splitlines()[-3:] == [
+        "dpfl: rule arrays failed; own.log ends with:",
+        "  dpfl: no such data",
+        "dpfl: not finished; what is done is kept. Continue with: make demo",
+    ]
 
 
 def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_path, monkeypatch, capfd):
@@ -196,6 +192,7 @@ def test_what_snakemake_cannot_read_is_one_line_without_its_usage(capsys, words,
         (["--configfiles", "mine.yaml"], ("--configfile",)),
         (["-s", "other.smk", "-d", "elsewhere"], ("--snakefile", "--directory")),
         (["--configfile=mine.yaml", "--profile", "slurm"], ("--configfile", "--profile")),
+        (["--logger", "dpfl"], ("--logger",)),
         (["--cores", "2", "a.csv"], ()),
     ],
 )
@@ -212,107 +209,6 @@ def test_a_profile_of_the_environment_is_none_that_was_asked_for(monkeypatch, tm
 def test_targets_are_what_is_to_be_made():
     assert engine_options(["a.csv", "b.csv", "--forcerun", "train", "-c", "1"]).targets == {"a.csv", "b.csv"}
     assert engine_options(["--forcerun", "train", "--cores", "1"]).targets == set()
-
-
-# One run at a time; a lock is stale only when nobody runs.
-
-
-HOLDER = """
-import time
-from dpfl.pipeline.run import only_run
-with only_run():
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".snakemake").mkdir()
-    return tmp_path
-
-
-def hold():
-    """Another process that holds the lock of the working folder."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout.readline() == "held\n"
-    return holder
-
-
-def test_a_second_run_is_refused_and_told_who_is_at_work(folder):
-    holder = hold()
-    with pytest.raises(InputError, match=rf"another run .*process {holder.pid}"), run.only_run():
-        pass
-    assert time.time() - run.running_since() < 60
-    holder.kill()
-    holder.wait()
-    assert run.running_since() is None
-    with run.only_run():
-        pass
-
-
-def test_a_folder_that_cannot_be_written_has_no_run(folder, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match=r"\.snakemake cannot be written: .* read-only"), run.only_run():
-        pass
-
-
-def test_the_lock_lives_as_long_as_a_child_that_inherited_it(folder):
-    with run.only_run() as descriptor:
-        child = subprocess.Popen(["sleep", "60"], pass_fds=[descriptor])
-    assert run.running_since() is not None
-    child.kill()
-    child.wait()
-    assert run.running_since() is None
-
-
-def test_a_snakemake_started_without_the_lock_is_a_run_and_one_inside_a_job_is_none(folder):
-    asleep = [sys.executable, "-c", "import time; time.sleep(60)", "snakemake"]
-    shell = ["sh", "-c", "sleep 60; : python -m snakemake --nolock"]
-    in_a_job, its_shell, started = map(subprocess.Popen, ([*asleep, "--nolock"], shell, asleep))
-    while not run._snakemakes(folder):
-        time.sleep(0.05)
-    with pytest.raises(InputError, match=rf"another run .*process {started.pid}"), run.only_run():
-        pass
-    started.kill()
-    started.wait()
-    with run.only_run():
-        pass
-    for process in (in_a_job, its_shell):
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.parametrize(
-    ("command", "runs"),
-    [
-        ("python -m snakemake --cores 2", True),
-        ("/env/bin/python /env/bin/snakemake --profile workflow/profiles/default", True),
-        ("/nix/bin/.snakemake-wrapped --cores 1", True),
-        ("python /env/lib/snakemake/__main__.py all", True),
-        ("python -m snakemake --cores 2 --nolock", False),
-        ("snakemake -np", False),
-        ("snakemake --report=x.html", False),
-        ("tail -f .snakemake/log/2026.snakemake.log", False),
-        ("python tool/__main__.py", False),
-        ("", False),
-    ],
-)
-def test_which_commands_run_a_workflow(command, runs):
-    assert run._runs_a_workflow(command.split()) is runs
-
-
-def test_snakemake_s_lock_is_stale_to_the_holder_of_ours(folder):
-    with run.only_run():
-        assert not run.is_stale()
-        (folder / ".snakemake" / "locks").mkdir()
-        (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
-        assert run.is_stale()
-
-
-def test_no_run_was_ever_here(folder):
-    assert run.running_since() is None
 
 
 # What a run asks first: whether noise is up to date, and which targets are finished.
@@ -588,32 +484,3 @@ def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(queue, tmp
     terminate_when_there_is("ready")
     assert run.run([], again="make demo") == -9
     assert "waits for jobs that are in no queue any more" in capfd.readouterr().err
-
-
-def stages(repository):
-    """The commands that rules of the workflow call, each as words."""
-    rules = "\n".join(path.read_text() for path in sorted((repository / "workflow" / "rules").glob("*.smk")))
-    called = set(re.findall(r'^ +f"\{DPFL\} (data [a-z]+|[a-z-]+) ', rules, re.MULTILINE)) | {"tables", "figures"}
-    return sorted(words.split() for words in called - {"gpu"})
-
-
-def test_a_stage_by_hand_is_refused_while_a_run_is_at_work_and_its_own_stages_are_not(folder, monkeypatch, repository):
-    refused = "another run is at work in this folder"
-    monkeypatch.delenv(process_cleanup.CONTROLLER, raising=False)
-    assert len(stages(repository)) == 9
-    for words in stages(repository):
-        command = get_command(app)
-        for word in words:
-            command = command.commands[word]
-        assert isinstance(command, StageCommand), words
-    by_hand = ["tables", "--paper", "lowy2021"]
-    with run.only_run(what="dpfl pages"):
-        for words in (by_hand, ["crate", "results/demo"], ["report"], ["audit", "--seal", "results/demo"]):
-            assert refused in str(CliRunner().invoke(app, words).exception), words
-        assert CliRunner().invoke(app, ["tables", "--help"]).exit_code == 0
-        monkeypatch.setenv(process_cleanup.CONTROLLER, "1")
-        assert refused not in str(CliRunner().invoke(app, by_hand).exception)
-    monkeypatch.delenv(process_cleanup.CONTROLLER)
-    assert refused not in str(CliRunner().invoke(app, by_hand).exception)
-    monkeypatch.setattr(run, "_snakemakes", lambda _: [7])
-    assert "(process 7)" in str(CliRunner().invoke(app, by_hand).exception)

@@ -127,7 +127,7 @@ def test_the_time_left_of_other_kinds_goes_by_the_speed_of_the_jobs_that_are_don
 
 def test_a_running_job_takes_what_its_log_says(job, tmp_path, monkeypatch):
     resolved = configuration.resolve({"papers": ["bhaskar2025"]})
-    monkeypatch.setattr(status.run, "running_since", lambda: time.time() - 60)
+    monkeypatch.setattr(status.lock, "running_since", lambda: time.time() - 60)
     log = tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log"
     before = left(resolved)
     put(log, "x y: 3 of 20 steps, about 40.0 h left\n")
@@ -221,7 +221,7 @@ def test_a_job_that_slurm_has_forgotten_is_not_running(job, tmp_path, queue):
 
 def test_a_queue_that_does_not_answer_is_named(job, tmp_path, queue, monkeypatch):
     put(tmp_path / ".snakemake/engine.log", "SLURM run ID: 1-2-3\n")
-    monkeypatch.setattr(status.run, "running_since", lambda: time.time() - 60)
+    monkeypatch.setattr(status.lock, "running_since", lambda: time.time() - 60)
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})
     assert "a run is in progress here" in status.lines(resolved)
     (tmp_path / "down").touch()

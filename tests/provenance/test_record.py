@@ -251,14 +251,14 @@ def lock(tmp_path, monkeypatch):
 
 
 def test_an_environment_of_the_lock_differs_in_nothing(lock):
-    here = {each.metadata["Name"]: each.version for each in record.metadata.distributions()}
+    here = {each.metadata["Name"]: each.version for each in metadata.distributions()}
     text = "".join(f"{name.upper()}=={version.partition('+')[0]}\n" for name, version in here.items())
     seen = lock(text)
     assert seen["not_as_locked"] == {} and seen["lock"] == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_every_other_version_is_named(lock):
-    here = {record._normal(each.metadata["Name"]): each.version for each in record.metadata.distributions()}
+    here = {record._normal(each.metadata["Name"]): each.version for each in metadata.distributions()}
     text = "".join(f"{name}=={version}\n" for name, version in here.items() if name != "rich")
     differs = lock(text.replace(f"numpy=={here['numpy']}\n", "numpy==1.0\n") + "no-such_package==1.0\n")[
         "not_as_locked"

@@ -1,6 +1,7 @@
 """The workflow on a real SLURM, disturbed in every way that a cluster has, against an undisturbed local run."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -8,6 +9,8 @@ import time
 
 import psutil
 import pytest
+
+from snakemake_logger_plugin_dpfl import EVENTS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
@@ -168,3 +171,17 @@ def test_the_generic_profile_with_the_commands_of_this_system(place, start, slur
     assert run.wait(900) == 0, (folder / "run.log").read_text()[-3000:]
     assert "Submitted job" in (folder / "run.log").read_text()
     assert (folder / "data/arrays/digits/train_x.npy").exists()
+
+
+def test_the_events_of_jobs_on_nodes_are_told(place, start, slurm, tmp_path):
+    """Snakemake on the nodes has no logger plugin: the controller alone writes, and the whole of it."""
+    folder = place(tmp_path / "w", "bhaskar2025")
+    target = "data/arrays/digits/description.json"
+    words = ("dpfl", "run", "--config", "tiny.yaml", "--profile", "slurm", "--", target)
+    run = start(folder, *words, **slurm.environment)
+    assert run.wait(900) == 0, (folder / "run.log").read_text()[-3000:]
+    events = [json.loads(line) for line in (folder / EVENTS).read_text().splitlines()]
+    assert [event["event"] for event in events] == ["run_info", "job_info", "job_finished", "progress"]
+    assert events[1]["rule"] == "arrays" and events[1]["wildcards"] == {"dataset": "digits"}
+    assert events[3]["done"] == events[0]["total"] == 1
+    assert "SLURM run ID" in (folder / ".snakemake/engine.log").read_text()

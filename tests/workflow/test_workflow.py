@@ -1,18 +1,27 @@
+import fcntl
 import hashlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
+import sys
+import termios
 import time
+from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 
-from dpfl.pipeline import run as lock
+from dpfl.grid import configuration
+from dpfl.pipeline import lock, status
 
 pytestmark = pytest.mark.workflow
+
+MADE = ("results/demo/runs/**/*.csv.gz", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
 
 
 def hashes(folder, *patterns):
@@ -107,14 +116,35 @@ def test_running_again_has_nothing_to_do(small_run):
 
 
 @pytest.mark.slow
+def test_a_run_with_nothing_to_do_does_not_start_snakemake_and_a_changed_byte_does(small_run, runner, tmp_path):
+    folder = tmp_path / "w"
+    shutil.copytree(small_run[0], folder)
+    run, engine = runner(folder), folder / ".snakemake" / "engine.log"
+    page = folder / "results/demo/tables/smith2026_risk.csv"
+    right, before = page.read_bytes(), hashes(folder, *MADE)
+
+    def is_looked_at():
+        engine.unlink(missing_ok=True)
+        done = run("dpfl", "run", "--config", "tiny.yaml")
+        assert done.returncode == 0, done.stderr
+        assert ("nothing to do" in done.stderr) is not engine.exists()
+        return engine.exists()
+
+    assert is_looked_at(), "what ran until now was started by Snakemake itself"
+    assert not is_looked_at()
+    page.write_bytes(right.replace(b"0", b"1", 1))
+    assert is_looked_at() and page.read_bytes() == right
+    assert not is_looked_at() and hashes(folder, *MADE) == before
+
+
+@pytest.mark.slow
 def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
     folder, run, command = tiny_run
-    kept = ("results/demo/runs/**/*.csv.gz", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
-    before = hashes(folder, *kept)
+    before = hashes(folder, *MADE)
     lost = next((folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz"))
     lost.unlink()
     assert run(*command).returncode == 0
-    assert hashes(folder, *kept) == before
+    assert hashes(folder, *MADE) == before
 
 
 @pytest.mark.slow
@@ -190,3 +220,66 @@ def test_records_lie_beside_every_output_and_name_the_versions(small_run):
             continue  # the verdicts' record names it too
         record = json.loads(csv.with_name(csv.name + ".record.json").read_text())
         assert record["software"]["torch"] and record["outputs"][0]["path"] == os.path.relpath(csv, folder)
+
+
+TWO_PAPERS = """\
+papers: [lowy2021, bhaskar2025]
+only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5], local_epochs: [10],
+       clients: [3, 10], study: [none]}
+"""
+
+
+def at_a_terminal(command, folder, environment, is_time):
+    """Run a command at a terminal of its own and type Ctrl-C once `is_time()`; return its status and what it showed
+    from then on, as the terminal's reader sees it."""
+    own, its = os.openpty()
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=its, stdout=its, stderr=its, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(its)
+    shown, typed = b"", None
+    while True:
+        if typed is None and is_time():
+            os.write(own, b"\x03")
+            typed = len(shown)
+        if select.select([own], [], [], 0.1)[0]:
+            try:
+                shown += os.read(own, 4096)
+            except OSError:  # nobody has the terminal any more
+                break
+    os.close(own)
+    assert typed is not None, shown.decode()
+    lines = shown[typed:].decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+    return process.wait(), [line.split("\r\x1b[K")[-1] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "more"),
+    [
+        (("dpfl", "run"), 130, []),
+        pytest.param(
+            ("make", "--old-file=.venv/ready", "demo"), -signal.SIGINT, [r"make: \*\*\* \[Makefile:\d+: demo\] .*"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["dpfl run", "make"],
+)  # fmt: skip
+def test_ctrl_c_ends_a_run_in_one_line(checkout, repository, tmp_path, monkeypatch, command, code, more):
+    """The real workflow, two of its stages at work, at a real terminal; what make itself adds is not ours."""
+    folder = tmp_path / "w"
+    checkout(folder)
+    shutil.copy(repository / "Makefile", folder)
+    (folder / "tiny.yaml").write_text(TWO_PAPERS)
+    logs = [folder / "results/demo/logs" / f"accounting_{paper}.log" for paper in ("bhaskar2025", "lowy2021")]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "CONFIG": "tiny.yaml"}
+    words = [*command, "--config", "tiny.yaml"] if command[0] == "dpfl" else command
+    ended, lines = at_a_terminal(words, folder, environment, lambda: all(log.exists() for log in logs))
+    assert ended == code
+    assert lines[0] == "dpfl: interrupted; run the same command again to continue"
+    assert len(lines) == 1 + len(more) and all(map(re.fullmatch, more, lines[1:])), lines
+    assert not [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(folder)]
+    monkeypatch.chdir(folder)
+    said = list(status.lines(configuration.overlaid(Path("config.yaml"), Path("tiny.yaml"), "demo")))
+    assert "no run is in progress here" in said and not any("failed" in line for line in said), said

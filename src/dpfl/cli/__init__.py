@@ -10,25 +10,31 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-import typer
+_INTERRUPTED = "dpfl: interrupted; run the same command again to continue"
 
-from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
-from dpfl.cli.app import ALONE, PIPELINE, Commands, app
-from dpfl.errors import InputError, printable
+try:  # Ctrl-C may come before `main`: what is imported here takes half a second, and longer on a busy machine
+    import typer
 
-if PIPELINE:
-    from dpfl.cli import (  # noqa: F401
-        data_commands,
-        own_commands,
-        paper_commands,
-        provenance_commands,
-        report_commands,
-        results_commands,
-        training_commands,
-        workflow_commands,
-    )
-else:
-    app.info.epilog = ALONE.replace("[", "\\[")
+    from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
+    from dpfl.cli.app import ALONE, PIPELINE, Commands, app
+    from dpfl.errors import InputError, printable
+
+    if PIPELINE:
+        from dpfl.cli import (  # noqa: F401
+            data_commands,
+            own_commands,
+            paper_commands,
+            provenance_commands,
+            report_commands,
+            results_commands,
+            training_commands,
+            workflow_commands,
+        )
+    else:
+        app.info.epilog = ALONE.replace("[", "\\[")
+except KeyboardInterrupt:
+    print(_INTERRUPTED, file=sys.stderr)
+    sys.exit(130)
 
 
 _UsageError: Any = typer.BadParameter.__base__
@@ -105,5 +111,5 @@ def main() -> None:
         print(f"dpfl: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("dpfl: interrupted; run the same command again to continue", file=sys.stderr)
+        print(_INTERRUPTED, file=sys.stderr)
         sys.exit(130)

@@ -56,7 +56,7 @@ class StageCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; raises InputError where another run is at work here."""
-        from dpfl.pipeline.run import refuse_beside_a_run
+        from dpfl.pipeline.lock import refuse_beside_a_run
 
         refuse_beside_a_run()
         return super().invoke(ctx)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from dpfl.cli.app import CHECKING, StageCommand, app
 from dpfl.errors import InputError, printable
+from dpfl.pipeline import unchanged
 
 if TYPE_CHECKING:
     from dpfl.provenance.audit.findings import Audit
@@ -75,7 +77,7 @@ def audit(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
-    from dpfl.pipeline.run import only_run, refuse_beside_a_run
+    from dpfl.pipeline.lock import only_run, refuse_beside_a_run
     from dpfl.provenance.audit.files import audit as check
     from dpfl.provenance.audit.release import check_signature
 
@@ -194,10 +196,15 @@ def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | Non
 @app.command(cls=StageCommand, epilog="Example: dpfl crate results/demo", rich_help_panel=CHECKING)
 def crate(folder: Scale) -> None:
     """Write results/<scale>.crate.zip, a Workflow Run RO-Crate of everything that a record names."""
-    from dpfl.provenance.crate import write
+    own = Path(os.path.relpath(folder))
+    states = [unchanged.code_state(), unchanged.results_state(own.name)] if own.parent == Path("results") else [""]
+    if (said := unchanged.said_when_done("crate", own.name, states)) is None:
+        from dpfl.provenance.crate import write
 
-    path, made = write(folder)
-    print(f"{path} {'written' if made else 'is up to date'}")
+        path, made = write(folder)
+        said = [f"{path} {'written' if made else 'is up to date'}"]
+        unchanged.note("crate", own.name, states, [path], [f"{path} is up to date"])
+    print(*said, sep="\n")
 
 
 @app.command(

@@ -16,6 +16,7 @@ from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOptio
 from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, record_path, write_atomically
 from dpfl.grid import configuration, expansion
+from dpfl.pipeline import unchanged
 from dpfl.provenance.record import StageRecorder
 
 README = Path("README.md")
@@ -112,7 +113,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
     manifest and report.html. workflow.html goes: it shows older pages, and `dpfl report` makes it.
     """
-    from dpfl.pipeline.run import only_run
+    from dpfl.pipeline.lock import only_run
     from dpfl.provenance.audit.files import remove_damaged_pages
     from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.engine_report import PAGE
@@ -187,18 +188,24 @@ def _sealed(folder: Path) -> int:
 @app.command(cls=StageCommand, epilog="Example: dpfl report --config results/demo/config.yaml", rich_help_panel=DAILY)
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
+    resolved = configuration.read(config)
+    scale = resolved["scale"]
+    states = [unchanged.code_state(resolved), unchanged.results_state(scale), unchanged.data_state(resolved)]
+    if (said := unchanged.said_when_done("report", scale, states)) is None:
+        said, written = _report(results_folder(resolved), config, resolved)
+        unchanged.note("report", scale, states, written, said)
+    print(*said, sep="\n")
+
+
+def _report(folder: Path, config: Path, resolved: dict[str, Any]) -> tuple[list[str], list[Path]]:
+    """Make the report of results/<scale>; return what it says in short, and the files."""
     from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.engine_report import build
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import verdict_lines, write
 
-    resolved = configuration.read(config)
-    folder = results_folder(resolved)
     require_no_linked_folder(folder)
-    build(folder, config)
+    engine_page = build(folder, config)
     page = contents(folder, resolved)
-    full, _ = write(folder, page)
-    for line in verdict_lines(page):
-        print(line)
-    print(page.about)
-    print(f"Read {full}")
+    written = write(folder, page)
+    return [*verdict_lines(page), page.about, f"Read {written[0]}"], [engine_page, *written]

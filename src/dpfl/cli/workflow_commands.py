@@ -14,10 +14,11 @@ from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
 from dpfl.grid.configuration import load_mapping
-from dpfl.pipeline import cost
+from dpfl.pipeline import unchanged
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
+    from dpfl.pipeline.cost import UnitCost
     from dpfl.pipeline.plan import Machines
 
 ScaleOption = Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")]
@@ -43,6 +44,7 @@ def plan(
     other experiments fitted to finished jobs. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the steps on the GPU, and leaves the rest.
     """
+    from dpfl.pipeline import cost
     from dpfl.pipeline.plan import lines, machines_of
     from dpfl.pipeline.status import noise_made_anew
 
@@ -59,9 +61,9 @@ def plan(
         print(_first(noise))
 
 
-def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
+def _measured(units: dict[str, UnitCost], device: str) -> dict[str, UnitCost]:
     """Return the units of this machine."""
-    from dpfl.pipeline import cost_fitting
+    from dpfl.pipeline import cost, cost_fitting
 
     own = cost_fitting.measure(cost_fitting.KINDS, PROBE_SECONDS, device)
     if device == "cuda":
@@ -71,9 +73,9 @@ def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.Un
     return {kind: unit.scaled(factor) for kind, unit in units.items()} | own
 
 
-def _fitted() -> dict[str, cost.UnitCost]:
+def _fitted() -> dict[str, UnitCost]:
     """Rewrite costs.csv, and return its units."""
-    from dpfl.pipeline import cost_fitting
+    from dpfl.pipeline import cost, cost_fitting
 
     known = cost.table() | cost_fitting.measure(cost_fitting.KINDS, 3 * PROBE_SECONDS)
     jobs = list(cost_fitting.measured(Path("results")))
@@ -94,13 +96,32 @@ def run(
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
+    if dry_run or more:
+        raise typer.Exit(_run_anyway(scale, config, profile, dry_run, more or []))
+    from dpfl.pipeline.lock import only_run
+
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
+    name, code = resolved["scale"], unchanged.code_state(resolved, profile)
+    if Path("Snakefile").is_file():
+        with only_run():
+            states = [code, unchanged.results_state(name), unchanged.data_state(resolved)]
+            if unchanged.said_when_done("run", name, states) is not None:
+                print("dpfl: nothing to do: every file is as the last run left it", file=sys.stderr)
+                return
+    if status := _run_anyway(scale, config, profile, dry_run, []):
+        raise typer.Exit(status)
+    unchanged.note("run", name, [code, unchanged.results_state(name), unchanged.data_state(resolved)])
+
+
+def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: bool, more: list[str]) -> int:
+    """Have Snakemake look at every file, and make what has to be made; return its exit status."""
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
     from dpfl.pipeline.plan import machines_of, require_no_brace
     from dpfl.pipeline.run import engine_options
 
-    if ours := engine_options(more or []).ours:
-        raise InputError(f"{ours[0]} cannot stand after --: give dpfl run its own --scale, --config and --profile")
+    if ours := engine_options(more).ours:
+        raise InputError(f"{ours[0]} cannot stand after --: dpfl run sets it, by --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     jobs = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
@@ -115,7 +136,7 @@ def run(
     options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(_run(resolved, jobs, where, options, more or [], again))
+    return _run(resolved, jobs, where, options, more, again)
 
 
 def _gpus(profile: str) -> list[str]:
@@ -138,6 +159,8 @@ def _run(
     from dpfl.pipeline.status import noise_made_anew, without_finished
 
     engine, results = engine_options([*options, *more]), Path("results") / resolved["scale"]
+    if not engine.is_dry_run:
+        unchanged.forget("run", resolved["scale"])
     asked = {"again": again, "results": results, "jobs": jobs, "forced": lambda: _forced(jobs, results, where)}
     if noise := noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, BinaryIO
+
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from dpfl.progress import duration, seconds_left_in
 
@@ -26,11 +29,6 @@ _CLEAR = "\r\x1b[K"
 _OURS = "dpfl: "
 _ON_SLURM = "SLURM run ID: "
 _BEGINNING = 1 << 20
-_STARTS = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
-_TOTAL = re.compile(r"^total +(\d+)$")
-_STEPS = re.compile(r"^(\d+) of (\d+) steps")
-_FINISHED = re.compile(r"^Finished jobid: (\d+)")
-_FIELD = re.compile(r"^    (log|jobid|wildcards): (.*)$")
 _LATE, _LATEST = 1.5, 3.0
 """A job that takes longer than it should is taken to be at two thirds of its time; at most so many times that time tell
 how slow the machine is, for the job may wait for something else."""
@@ -44,54 +42,59 @@ _INTERRUPTED = "dpfl: interrupted"
 """Of a stage, at Ctrl-C: the run itself says it once."""
 
 
+@dataclass(frozen=True)
+class StartedJob:
+    """A job as Snakemake starts it: its rule, "<rule> <value of each wildcard>", and its logs."""
+
+    rule: str
+    name: str
+    logs: tuple[Path, ...]
+
+
 class RunProgress:
-    """Progress of a run, read from the engine's log line by line.
+    """Progress of a run, from what Snakemake's logger plugin (snakemake_logger_plugin_dpfl) says of its jobs.
 
     `expected`: seconds of each job on one core, by rule and wildcards ("train <paper> <job>", "features <dataset>");
-    `at_once`: jobs that run side by side. The machine's speed is learnt from jobs that have ended, from those whose
-    logs say how long they will take, and from those that take longer than they should.
+    `at_once`: jobs that run side by side. `failed`: jobs that failed and were not tried again, by number. The machine's
+    speed is learnt from jobs that have ended, from those whose logs say how long they will take, and from those that
+    take longer than they should.
     """
 
     def __init__(self, expected: Mapping[str, float], at_once: int) -> None:
         self.done, self.total = 0, 0
+        self.failed: dict[int, StartedJob] = {}
         self._expected, self._at_once = dict(expected), at_once
-        self._rule, self._job, self._log = "", "", ""
-        self._logs: dict[str, Path] = {}
-        self._names: dict[str, str] = {}
-        self._running: dict[str, float] = {}
+        self._jobs: dict[int, StartedJob] = {}
+        self._running: dict[int, float] = {}
         self._spent = self._earned = _TRUSTED_SECONDS
 
-    def read(self, line: str, now: float) -> None:
-        """Take in one line of the log; `now` is the time in seconds on any clock."""
-        if started := _STARTS.match(line):
-            self._rule, self._job, self._log = started[1], "", ""
-        elif field := _FIELD.match(line):
-            self._field(field[1], field[2], now)
-        elif finished := _FINISHED.match(line):
-            self._finish(finished[1], now)
-        elif steps := _STEPS.match(line):
-            self.done, self.total = int(steps[1]), int(steps[2])
-        elif total := _TOTAL.match(line):
-            self.total = int(total[1])
+    def read(self, event: Mapping[str, Any], now: float) -> None:
+        """Take in an event of the plugin; `now` is the time in seconds on any clock."""
+        match event["event"]:
+            case LogEvent.RUN_INFO:
+                self.total = event["total"]
+            case LogEvent.PROGRESS:
+                self.done, self.total = event["done"], event["total"]
+            case LogEvent.JOB_INFO:
+                self._start(event, now)
+            case LogEvent.JOB_ERROR:
+                self._running.pop(event["job"], None)
+                self.failed[event["job"]] = _job_of(event)
+            case LogEvent.JOB_FINISHED:
+                self._finish(event["job"], now)
 
-    def _field(self, name: str, value: str, now: float) -> None:
-        """Take in a field of the job that starts."""
-        if name == "log":
-            self._log = value.split(", ")[0]
-        elif name == "jobid":
-            self._job = value
-            self._names[value] = self._rule
-            self._logs[value] = Path(self._log)
-            self._running[value] = now
-        elif self._job:
-            values = (part.partition("=")[2] for part in value.split(", "))
-            self._names[self._job] = " ".join([self._rule, *values])
+    def _start(self, event: Mapping[str, Any], now: float) -> None:
+        """Take in the start of a job, its first or another one."""
+        number = event["job"]
+        self.failed.pop(number, None)
+        self._jobs[number] = _job_of(event)
+        self._running[number] = now
 
-    def _finish(self, job: str, now: float) -> None:
+    def _finish(self, number: int, now: float) -> None:
         """Take in the end of a job."""
-        if job in self._running:
-            self._spent += now - self._running.pop(job)
-            self._earned += self._expected.pop(self._names[job], _UNKNOWN_SECONDS)
+        if number in self._running:
+            self._spent += now - self._running.pop(number)
+            self._earned += self._expected.pop(self._jobs[number].name, _UNKNOWN_SECONDS)
 
     def seconds_left(self, now: float) -> float:
         """Return the time until all jobs are done, from what they should take, what they say, and the machine's speed.
@@ -99,8 +102,9 @@ class RunProgress:
         A job that is late and says nothing is taken to need half as long again as it has run: its time left grows until
         it ends.
         """
-        ran = {self._names[job]: now - since for job, since in self._running.items()}
-        said = {self._names[job]: said_left(self._logs[job]) for job in self._running}
+        ran = {self._jobs[job].name: now - since for job, since in self._running.items()}
+        running = [self._jobs[job] for job in self._running]
+        said = {job.name: said_left(job.logs[0]) if job.logs else None for job in running}
         speed = self._slowdown(ran, said)
         left = []
         for name, expected in self._expected.items():
@@ -124,8 +128,14 @@ class RunProgress:
         """Return the line that a reader sees."""
         counted = f"{self.done} of {self.total} jobs" if self.total else "preparing"
         left = f", about {duration(max(60.0, self.seconds_left(now)))} left" if self._expected else ""
-        names = list(dict.fromkeys(self._names[job] for job in self._running))
+        names = list(dict.fromkeys(self._jobs[job].name for job in self._running))
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
+
+
+def _job_of(event: Mapping[str, Any]) -> StartedJob:
+    """Return the job that an event is of."""
+    name = " ".join([event["rule"], *map(str, event["wildcards"].values())])
+    return StartedJob(event["rule"], name, tuple(map(Path, event["log"])))
 
 
 def said_left(log: Path) -> float | None:
@@ -151,41 +161,56 @@ def is_on_slurm() -> bool:
         return any(line.startswith(_ON_SLURM) for line in lines.readlines(_BEGINNING))
 
 
-@contextmanager
-def shown(log: Path, progress: RunProgress, stream: IO[str] = sys.stderr) -> Iterator[None]:
-    """Show the progress in a growing `log` until the block ends.
+@dataclass
+class _Growing:
+    """A file that another process appends lines to."""
 
-    In a terminal one line is written over again; elsewhere a line is written now and then. Messages of dpfl in the log
-    are repeated.
+    stream: BinaryIO
+    _rest: bytes = b""
+
+    def lines(self) -> list[str]:
+        """Return the lines that were completed since the last time."""
+        *whole, self._rest = (self._rest + self.stream.read()).split(b"\n")
+        return [line.decode("utf-8", "replace") for line in whole]
+
+
+@contextmanager
+def shown(log: Path, events: Path, progress: RunProgress, stream: IO[str] = sys.stderr) -> Iterator[None]:
+    """Show the progress by the plugin's growing `events` until the block ends.
+
+    In a terminal one line is written over again; elsewhere a line is written now and then. Messages of dpfl in the
+    engine's `log` are repeated. Both files have to be there.
     """
     ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(log, progress, stream, ended), daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-        if stream.isatty():
-            stream.write(_CLEAR)
-            stream.flush()
-
-
-def _watch(log: Path, progress: RunProgress, stream: IO[str], ended: threading.Event) -> None:
-    """Read the log as it grows, and write the line."""
-    last = -_QUIET_SECONDS
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        is_last = False
-        while not is_last:
-            is_last, now = ended.wait(_POLL_SECONDS), time.monotonic()
-            for line in lines:
-                progress.read(line.rstrip("\n"), now)
-                if line.startswith(_OURS) and not line.startswith(_INTERRUPTED):
-                    stream.write(f"{_CLEAR if stream.isatty() else ''}{line}")
+    with log.open("rb") as said, events.open("rb") as happened:
+        files = _Growing(said), _Growing(happened)
+        watcher = threading.Thread(target=_watch, args=(*files, progress, stream, ended), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
             if stream.isatty():
-                width = shutil.get_terminal_size().columns - 1
-                stream.write(f"{_CLEAR}{progress.line(now)[:width]}")
+                stream.write(_CLEAR)
                 stream.flush()
-            elif now - last >= _QUIET_SECONDS and progress.total:
-                last = now
-                print(progress.line(now), file=stream, flush=True)
+
+
+def _watch(log: _Growing, events: _Growing, progress: RunProgress, stream: IO[str], ended: threading.Event) -> None:
+    """Read the files as they grow, and write the line."""
+    last, is_last = -_QUIET_SECONDS, False
+    while not is_last:
+        is_last, now = ended.wait(_POLL_SECONDS), time.monotonic()
+        for line in events.lines():
+            with suppress(ValueError):  # cut short where the disk was full
+                progress.read(json.loads(line), now)
+        for line in log.lines():
+            if line.startswith(_OURS) and not line.startswith(_INTERRUPTED):
+                stream.write(f"{_CLEAR if stream.isatty() else ''}{line}\n")
+        if stream.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            stream.write(f"{_CLEAR}{progress.line(now)[:width]}")
+            stream.flush()
+        elif now - last >= _QUIET_SECONDS and progress.total:
+            last = now
+            print(progress.line(now), file=stream, flush=True)

@@ -1,17 +1,14 @@
-"""Run the workflow: one run at a time, unlocked after a kill, with the cause of a failure at the end."""
+"""Run the workflow: unlocked after a kill, with the cause of a failure at the end."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -19,111 +16,16 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from dpfl.errors import InputError
-from dpfl.files import require_writable
 from dpfl.pipeline import plan, process_cleanup
 from dpfl.pipeline.batches import put_all_back, put_back
-from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
+from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, StartedJob, shown
+from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.progress import duration
 from dpfl.provenance.audit.files import remove_damaged_pages
+from snakemake_logger_plugin_dpfl import EVENTS
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
-
-# Allow one run of the workflow at a time in a folder, and detect the lock of a killed one.
-
-_LOCK = Path(".snakemake") / "dpfl.lock"
-_LOCKS = Path(".snakemake") / "locks"
-_PROGRAMS = ("snakemake", ".snakemake-wrapped", "__main__.py")
-_READ_ONLY = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
-_INSIDE_A_JOB = {"--nolock"}
-_DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
-
-
-@contextmanager
-def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
-    """Lock the project's folder for this run; yield the lock's file descriptor, for children to inherit.
-
-    `what` names a command that works on the results and is no run of the workflow.
-
-    The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
-    outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
-    InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
-    """
-    place = project / _LOCK
-    require_writable(place.parent)
-    place.parent.mkdir(exist_ok=True)
-    with place.open("a+", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.seek(0)
-            raise _at_work(stream.read().strip() or "unknown") from None
-        stream.truncate(0)
-        stream.write(", ".join(filter(None, [str(os.getpid()), what])))
-        stream.flush()
-        if others := _snakemakes(project.absolute()):
-            raise _at_work(others[0])
-        yield stream.fileno()
-
-
-def running_since() -> float | None:
-    """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
-    holder = _lock_holder()
-    return None if holder is None or "," in holder else _LOCK.stat().st_mtime
-
-
-def refuse_beside_a_run() -> None:
-    """Raise InputError where a run or `dpfl pages` is at work in this folder: a stage that was started by hand would
-    write what the run reads or writes. The run's own stages name their controller in the environment."""
-    if process_cleanup.CONTROLLER in os.environ:
-        return
-    if (holder := _lock_holder()) is not None:
-        raise _at_work(holder)
-    if others := _snakemakes(Path.cwd()):
-        raise _at_work(others[0])
-
-
-def _lock_holder() -> str | None:
-    """Return what the holder of the folder's lock wrote of itself, or None where nothing has it."""
-    try:
-        with _LOCK.open(encoding="utf-8") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
-    except FileNotFoundError:
-        return None
-    except BlockingIOError:
-        return _LOCK.read_text(encoding="utf-8").strip() or "unknown"
-    return None
-
-
-def is_stale() -> bool:
-    """Return whether the folder has Snakemake's own lock: to the holder of the run lock, a killed run's."""
-    return any(_LOCKS.glob("*"))
-
-
-def _at_work(process: object) -> InputError:
-    return InputError(f"another run is at work in this folder (process {process}); wait for it, or end it")
-
-
-def _snakemakes(folder: Path) -> list[int]:
-    """Return the processes of this machine that control a run of Snakemake in `folder`.
-
-    One that a cluster's job runs does not count: it has no lock, and its controller may have been killed.
-    """
-    return [
-        process.pid
-        for process in psutil.process_iter(["cmdline", "cwd", "status"])
-        if process.info["cwd"] == str(folder)
-        and _runs_a_workflow(process.info["cmdline"] or [])
-        and process.info["status"] != psutil.STATUS_ZOMBIE
-    ]
-
-
-def _runs_a_workflow(command: list[str]) -> bool:
-    """Return whether a command is a Snakemake that changes files and does not belong to a job."""
-    called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
-    options = {word.split("=")[0] for word in command}
-    return called and options.isdisjoint(_READ_ONLY | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))
-
 
 # End a run that is asked to by SIGTERM: its SLURM jobs with it, and a Snakemake that waits for nothing.
 
@@ -172,7 +74,7 @@ def _has_stages(snakemake: int) -> bool:
 # Read the words that a user passes on to Snakemake, with Snakemake's own parser, before anything starts.
 
 _CORES = ("cores", "jobs", "local_cores")
-OURS = ("config", "configfile", "profile", "snakefile", "directory")
+OURS = ("config", "configfile", "profile", "snakefile", "directory", "logger")
 """Options that `dpfl run` gives to Snakemake or that say what it works on: a second one would do so for the engine
 alone."""
 
@@ -218,13 +120,12 @@ def _refuse(reason: str) -> NoReturn:
     raise InputError(f"options for Snakemake cannot be used: {' '.join(reason.split())}") from None
 
 
-_LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
 _POLL_SECONDS = 1.0
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
-_FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
-_LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
+_LOGGER = ["--logger", "dpfl"]
+"""The plugin that says what happens to the jobs: snakemake_logger_plugin_dpfl."""
 
 
 _INTERRUPTED = 130
@@ -247,9 +148,9 @@ def run(
     Snakemake cannot use. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
     left is removed first, and so are damaged pages below `results`: Snakemake makes them anew. Of `jobs`, those that
     a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
-    between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
-    failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
-    to continue with; else it says how long `what` took.
+    between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, its events to EVENTS, and one line says
+    how far the run is. On failure the last lines on standard error name the rules that failed, the end of their logs,
+    and `again`, the command to continue with; else it says how long `what` took.
     """
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl in the folder of the project")
@@ -267,12 +168,13 @@ def run(
         process_cleanup.cancel_left_behind(Path())
         if results is not None:
             put_all_back(jobs, results)
-        before = set(_LOGS.glob("*.snakemake.log"))
+        progress = progress or RunProgress({}, 1)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
         began = time.monotonic()
-        with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, progress or RunProgress({}, 1)):
-            words = [*snakemake, *forced(), *arguments]
+        EVENTS.write_bytes(b"")  # those of an earlier run are none of this one
+        with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, EVENTS, progress):
+            words = [*snakemake, *_LOGGER, *forced(), *arguments]
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
@@ -280,7 +182,7 @@ def run(
         if status == _INTERRUPTED:
             return status  # the command line says so, once
         if status:
-            _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
+            _explain_failure(status, list(progress.failed.values()), again)
         else:
             took = duration(time.monotonic() - began)
             print(f"dpfl: {what} took {took}; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
@@ -304,28 +206,23 @@ def _put_back_after_the_last_job(jobs: Sequence[TrainingJob], results: Path, sta
         put_all_back(jobs, results)
 
 
-def _explain_failure(status: int, logs: set[Path], again: str) -> None:
-    """Print why Snakemake ended with `status`, from its `logs` of this run, and the command to continue with."""
+def _explain_failure(status: int, failed: Sequence[StartedJob], again: str) -> None:
+    """Print why Snakemake ended with `status`: the jobs that `failed`, and the command to continue with."""
     if status < 0:
         print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
-    causes = list(explain(max(logs).read_text(encoding="utf-8", errors="replace") if logs else ""))
-    for line in causes or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
+    for line in list(explain(failed)) or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
         print(line, file=sys.stderr)
     if shutil.disk_usage(Path()).free < _LEAST_BYTES:
         print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
     print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
 
 
-def explain(log: str) -> Iterator[str]:
-    """Yield, for each rule that failed according to Snakemake's `log`, its name and the last lines of its own log."""
-    blocks = re.split(r"^\[.*\]$\n", log, flags=re.MULTILINE)
-    for block in blocks:
-        if failed := _FAILED.search(block):
-            match = _LOG.search(block)
-            path = Path(match.group(1)) if match else None
-            yield f"dpfl: rule {failed.group(1)} failed" + (f"; {path} ends with:" if path else "")
-            if path:
-                yield from (f"  {line}" for line in _last_lines(path, _LAST_LINES))
+def explain(failed: Iterable[StartedJob]) -> Iterator[str]:
+    """Yield, for each job that failed, the name of its rule and the last lines of its log."""
+    for job in failed:
+        yield f"dpfl: rule {job.rule} failed" + (f"; {job.logs[0]} ends with:" if job.logs else "")
+        for log in job.logs[:1]:
+            yield from (f"  {line}" for line in _last_lines(log, _LAST_LINES))
 
 
 def _last_lines(path: Path, count: int) -> list[str]:

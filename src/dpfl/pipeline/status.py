@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dpfl.catalog import load
 from dpfl.files import record_path
 from dpfl.grid import expansion
-from dpfl.pipeline import batches, process_cleanup, run
+from dpfl.pipeline import batches, lock, process_cleanup
 from dpfl.pipeline.batches import kept_folder
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
 from dpfl.pipeline.live_line import is_on_slurm, said_left
@@ -158,7 +158,7 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
     """
     folder = Path("results") / config["scale"]
     jobs = expansion.expand(config)
-    since = run.running_since()
+    since = lock.running_since()
     on_nodes = jobs_on_nodes(jobs, folder) if since is not None else None
     open_jobs: list[JobStatus] = []
     timed: list[tuple[TrainingJob, float]] = []

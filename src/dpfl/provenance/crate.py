@@ -28,7 +28,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_inside, is_regular, read_bytes, record_path, replacing
 from dpfl.grid.configuration import load_mapping
-from dpfl.provenance import manifest
+from dpfl.provenance import ABOUT, manifest
 from dpfl.provenance.record import DECIDING, METADATA
 from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage, scale_folder
 
@@ -45,11 +45,7 @@ _PROFILES = (
 _PARAMETER = {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"}
 _LICENCE = "https://spdx.org/licenses/MIT"
 _DONE = "http://schema.org/CompletedActionStatus"
-_ABOUT = (
-    "config.yaml", "environment.yml", "requirements.lock", "requirements.hashes", "pyproject.toml", "Makefile",
-    "README.md", "LICENSE", "CITATION.cff",
-)  # fmt: skip
-_CODE = ("workflow", "src/dpfl")
+_CODE = ("workflow", "src/dpfl", "src/snakemake_logger_plugin_dpfl")
 _ENDINGS = {
     ".csv": "text/csv",
     ".gz": "application/gzip",
@@ -160,7 +156,7 @@ class _Crate:
         root["conformsTo"] = [self._entity(url, "CreativeWork", name=n, version=v) for url, n, v in _PROFILES]
         results = Path("results", self.folder.name)
         shipped = sorted(path for place in (*_CODE, results / SOURCES) for path in Path(place).rglob("*"))
-        for path in (*map(Path, _ABOUT), results / manifest.MANIFEST, *shipped):
+        for path in (*map(Path, ABOUT), results / manifest.MANIFEST, *shipped):
             if os.path.lexists(path) and not _is_folder(path) and not _PASSING & set(path.parts):
                 self._include(str(path))
 

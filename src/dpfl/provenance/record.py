@@ -13,13 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion
-from threadpoolctl import threadpool_info
 
 from dpfl import __version__, gpu
 from dpfl.catalog import keys, load
@@ -162,6 +157,8 @@ def software() -> dict[str, Any]:
     `lock`: SHA-256 of requirements.lock, None where dpfl runs without it. `not_as_locked`: packages of another version
     than the lock file's, with theirs; empty where the environment is the lock's. `container`: digest of the image.
     """
+    from importlib import metadata  # slow, and every command imports this file
+
     named = _DIGEST.search(os.environ.get(CONTAINER, ""))
     return {
         "python": platform.python_version(),
@@ -176,6 +173,8 @@ def software() -> dict[str, Any]:
 def gives_these_numbers(recorded: Mapping[str, Any]) -> bool:
     """Return whether a run with the versions of a record's `software` need not be trained again: each is of
     SAME_NUMBERS, or is installed here."""
+    from importlib import metadata
+
     return all(
         _is_within(str(recorded.get(name)), versions) or recorded.get(name) == metadata.version(name)
         for name, versions in SAME_NUMBERS.items()
@@ -184,6 +183,9 @@ def gives_these_numbers(recorded: Mapping[str, Any]) -> bool:
 
 def _is_within(version: str, versions: str) -> bool:
     """Return whether a version is one of a specification's; a text that is no version is not."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
     try:
         return SpecifierSet(versions).contains(version.partition("+")[0], prereleases=True)
     except InvalidVersion:
@@ -194,6 +196,8 @@ def host(device: str, threads: int) -> dict[str, Any]:
     """Return device and threads of a stage, system, processor, and the threads in force: those of every linear algebra
     library that is loaded (`blas`), of torch where it is loaded, and OMP_NUM_THREADS; of a GPU what decides its bits.
     Neither user nor host name."""
+    from threadpoolctl import threadpool_info
+
     libraries = [each for each in threadpool_info() if each["user_api"] == "blas"]
     torch = sys.modules.get("torch")
     return {
@@ -221,6 +225,8 @@ def is_locked(version: str, pinned: str) -> bool:
 @cache
 def _not_as_locked() -> dict[str, str]:
     """Return the packages that differ from the lock file: their version here, or "not installed"."""
+    from importlib import metadata
+
     if not LOCK.exists():
         return {}
     pinned = locked_versions(LOCK.read_text(encoding="utf-8"))

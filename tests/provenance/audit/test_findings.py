@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError, printable
 from dpfl.files import record_path
-from dpfl.pipeline.run import only_run
+from dpfl.pipeline.lock import only_run
 from dpfl.provenance.audit.files import audit
 from dpfl.provenance.audit.findings import Audit, Finding, remove_damaged
 from dpfl.provenance.trace import readable_records

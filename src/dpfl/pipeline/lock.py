@@ -1,0 +1,109 @@
+"""Allow one run of the workflow at a time in a folder, and detect the lock of a killed one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from dpfl.errors import InputError
+from dpfl.files import require_writable
+from dpfl.pipeline import process_cleanup
+
+_LOCK = Path(".snakemake") / "dpfl.lock"
+_LOCKS = Path(".snakemake") / "locks"
+_PROGRAMS = ("snakemake", ".snakemake-wrapped", "__main__.py")
+_READ_ONLY = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
+_INSIDE_A_JOB = {"--nolock"}
+_DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
+
+
+@contextmanager
+def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
+    """Lock the project's folder for this run; yield the lock's file descriptor, for children to inherit.
+
+    `what` names a command that works on the results and is no run of the workflow.
+
+    The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
+    outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
+    InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
+    """
+    place = project / _LOCK
+    require_writable(place.parent)
+    place.parent.mkdir(exist_ok=True)
+    with place.open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            raise _at_work(stream.read().strip() or "unknown") from None
+        stream.truncate(0)
+        stream.write(", ".join(filter(None, [str(os.getpid()), what])))
+        stream.flush()
+        if others := _snakemakes(project.absolute()):
+            raise _at_work(others[0])
+        yield stream.fileno()
+
+
+def running_since() -> float | None:
+    """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
+    holder = _lock_holder()
+    return None if holder is None or "," in holder else _LOCK.stat().st_mtime
+
+
+def refuse_beside_a_run() -> None:
+    """Raise InputError where a run or `dpfl pages` is at work in this folder: a stage that was started by hand would
+    write what the run reads or writes. The run's own stages name their controller in the environment."""
+    if process_cleanup.CONTROLLER in os.environ:
+        return
+    if (holder := _lock_holder()) is not None:
+        raise _at_work(holder)
+    if others := _snakemakes(Path.cwd()):
+        raise _at_work(others[0])
+
+
+def _lock_holder() -> str | None:
+    """Return what the holder of the folder's lock wrote of itself, or None where nothing has it."""
+    try:
+        with _LOCK.open(encoding="utf-8") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _LOCK.read_text(encoding="utf-8").strip() or "unknown"
+    return None
+
+
+def is_stale() -> bool:
+    """Return whether the folder has Snakemake's own lock: to the holder of the run lock, a killed run's."""
+    return any(_LOCKS.glob("*"))
+
+
+def _at_work(process: object) -> InputError:
+    return InputError(f"another run is at work in this folder (process {process}); wait for it, or end it")
+
+
+def _snakemakes(folder: Path) -> list[int]:
+    """Return the processes of this machine that control a run of Snakemake in `folder`.
+
+    One that a cluster's job runs does not count: it has no lock, and its controller may have been killed.
+    """
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline", "cwd", "status"])
+        if process.info["cwd"] == str(folder)
+        and _runs_a_workflow(process.info["cmdline"] or [])
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def _runs_a_workflow(command: list[str]) -> bool:
+    """Return whether a command is a Snakemake that changes files and does not belong to a job."""
+    called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
+    options = {word.split("=")[0] for word in command}
+    return called and options.isdisjoint(_READ_ONLY | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))

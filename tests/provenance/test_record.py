@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+from importlib import metadata
 
 import pytest
 from hypothesis import HealthCheck, given, settings

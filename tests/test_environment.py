@@ -24,6 +24,25 @@ def test_every_dependency_is_pinned_exactly_and_none_needs_cuda(repository):
     assert {re.split(r"[\[<>=]", need)[0].lower() for need in wanted} <= pinned
 
 
+def test_every_place_that_names_the_versions_of_python_names_the_same(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    classified = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    assert f"{sys.version_info[0]}.{sys.version_info[1]}" in classified
+    last = int(classified[-1].removeprefix("3."))
+    assert project["requires-python"] == f">={classified[0]},<3.{last + 1}"
+    [job] = yaml.safe_load((repository / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
+    assert job["strategy"]["matrix"]["python"] == classified == [f"3.{minor}" for minor in range(11, last + 1)]
+    makefile = (repository / "Makefile").read_text()
+    [fit] = re.findall(r"version_info\[:2\] not in \((.+?)\)\)\)", makefile)
+    assert [f"{each[0]}.{each[1]}" for each in re.findall(r"\((\d), (\d+)", fit)] == classified
+    tried = re.findall(r"set -- python3 python (.+?);", makefile)
+    assert tried == [" ".join(f"python{each}" for each in reversed(classified))]
+    said = f"{', '.join(classified[:-1])} or {classified[-1]}"
+    for name in ("README.md", "docs/tutorial.md"):
+        assert re.findall(r"You need Python (.+?), `make`", (repository / name).read_text()) == [said], name
+    assert f"is no Python {said} with venv" in makefile
+
+
 def hashed(path):
     """Return the packages of a file of hashes, each as (name==version, hashes), without markers."""
     text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE)

@@ -33,6 +33,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
     "faults": ["inject"],
     "gpu": ["cuda", "memory"],
     "images": ["opacus_loop"],
+    "mutants": ["mutants"],
     "papers": ["claims", "errata", "partial_grids", "tables"],
     "reporting/report_page": ["browser"],
     "slurm": ["slurm", "slurm_batches"],

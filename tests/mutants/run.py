@@ -159,6 +159,7 @@ def _run_tests(tree: Tree, arguments: list[str], cpu_seconds: int) -> None:
         sys.path.insert(0, str(tree.root / "src"))
         environment = {"PYTHONPATH": str(tree.root / "src"), "OMP_NUM_THREADS": "1", "TMPDIR": str(tree.folder)}
         os.environ.update(environment)
+        sys.dont_write_bytecode = False  # the next mutant need not compile again what both have
         tempfile.tempdir, witness = None, Witness()
         fixed = ["-x", "-q", "-p", "no:cacheprovider", "--basetemp", str(tree.folder / "pytest"), "-m", SELECTED]
         status = int(pytest.main([*fixed, *arguments], plugins=[witness]))

@@ -270,7 +270,7 @@ def test_a_message_takes_its_latency_with_its_share_of_jitter():
 
 
 def test_staleness_is_the_mean_age_of_the_models_that_rounds_start_from():
-    assert run(Network(broadcast_loss=1.0), clients=1, rounds=7, epochs=1).staleness_rounds == 3  # 0, 1, ..., 6
+    assert run(Network(broadcast_loss=1.0), clients=2, rounds=7, epochs=1).staleness_rounds == 3  # 0, 1, ..., 6
     assert run(clients=2, rounds=7).staleness_rounds == 0
 
 

@@ -68,10 +68,11 @@ class Tree:
     """A copy of the checkout in which files are mutated; `folder` holds it and what its tests write."""
 
     folder: Path
+    cpu_seconds: float = CPU_SECONDS
     sound: set[str] = field(default_factory=set)
     """The tests that are known to pass without a mutant."""
     limits: dict[tuple[str, ...], float] = field(default_factory=dict)
-    """Processor seconds that sets of tests may take, where CPU_SECONDS are too few."""
+    """Processor seconds that sets of tests may take, where `cpu_seconds` are too few."""
     mutated: int = 0
     """Number of the mutant at work."""
 
@@ -113,7 +114,7 @@ class Tree:
 
     def survives(self, mutant: dict, tests: tuple[str, ...]) -> Ended:
         """Test a mutant; what kills it passes without it."""
-        file, limit = self.source / mutant["module"], self.limits.get(tests, CPU_SECONDS)
+        file, limit = self.source / mutant["module"], self.limits.get(tests, self.cpu_seconds)
         text, known = file.read_text(encoding="utf-8"), file.stat()
         self.mutated += 1
         try:
@@ -304,11 +305,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drawn", type=Path)
     parser.add_argument("--repository", type=Path, default=Path(__file__).parents[2], help="(for tests)")
+    parser.add_argument("--cpu-seconds", type=float, default=CPU_SECONDS, help="that a mutant's tests may take, or more")
     options = parser.parse_args()
     mutants, results = json.loads(options.drawn.read_text()), Results(options.drawn.with_name("results.jsonl"))
     explained = yaml.safe_load(Path(__file__).with_name("explained.yaml").read_text()) or []
     with tempfile.TemporaryDirectory(prefix="dpfl-mutants-") as name:
-        tree = Tree(Path(name))
+        tree = Tree(Path(name), options.cpu_seconds)
         copy_tree(options.repository, tree.root)
         run_all(mutants, options.repository, tree, results)
     sys.exit(not report(mutants, results, explained))

@@ -146,6 +146,7 @@ def project(tmp_path):
 
     def run():
         command = [sys.executable, HERE / "run.py", tmp_path / "drawn.json", "--repository", root]
+        command += ["--cpu-seconds", "3"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
     return root, run

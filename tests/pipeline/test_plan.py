@@ -228,8 +228,9 @@ def test_a_stage_is_done_when_all_its_files_are_there(config):
 
 def test_the_times_of_stages_by_hand(config):
     known = {stage.name: stage.seconds for stage in stages(config, expansion.expand(config))}
-    digits = 8 + 0.0018 * 1797 * 8 * 8 / 28**2  # all images of the data set, as many grey ones of 28 x 28
-    assert known["features digits"] == pytest.approx(digits) and known["arrays digits"] == 2
+    assert known["features digits"] == pytest.approx(8 + 0.0018 * 1797) and known["arrays digits"] == 2
+    # as many numbers as 3.9 grey images of 28 x 28 have
+    assert known["features digits_rgb"] == pytest.approx(8 + 0.0018 * 1797 * 3 * 32 * 32 / 28**2)
     cells = {job.calibration_key: len(job.cells) for job in expansion.expand(config)}
     assert known["accounting bhaskar2025"] == pytest.approx(4 + 0.05 * sum(cells.values()))
     tables, figures = (len(getattr(load("bhaskar2025"), kind)) for kind in ("tables", "figures"))

@@ -32,7 +32,12 @@ def hashed(path):
 
 
 HASHED = ["requirements.hashes", "requirements.torch.hashes", "requirements.cuda.hashes", "requirements.cpu.hashes"]
-HASHED += ["benchmarks/peers.lock", "tests/pyright.lock", "tests/provenance/validator.lock", "tests/mutants/mutants.lock"]
+HASHED += [
+    "benchmarks/peers.lock",
+    "tests/pyright.lock",
+    "tests/provenance/validator.lock",
+    "tests/mutants/mutants.lock",
+]
 
 
 @pytest.mark.parametrize("name", HASHED)

@@ -7,7 +7,8 @@ seed, its file and its line's text, so that an edit elsewhere leaves the sample 
 Left out by rule, because no test of behaviour can or should see them (`uncounted`, `is_worth_testing`):
 - annotations, type aliases, `if TYPE_CHECKING`, and decorators that only declare or remember (`cache`, `override`);
 - what is said: error messages (all of a `raise`), warnings, logs, docstrings and other texts, f-strings too;
-- guards that no correct caller trips: `assert`, `strict=` of zip, `frozen=` and `slots=` of dataclasses, a signature's `*`;
+- guards that no correct caller trips: `assert`, `strict=` of zip, `frozen=` and `slots=` of dataclasses, and the `*` of
+  a signature;
 - faults that Python itself refuses wherever the line runs: sums turned into bit operations, `==` into `is`;
 - edits that leave the syntax tree as it was, or none at all.
 
@@ -33,9 +34,26 @@ FAMILIES = (
     {"Is", "IsNot"},
 )
 """An operator is replaced by another of its family."""
-MUTATED_BY = {"operator": "Binary", "comparison": "Comparison", "factor": "Unary", "not_test": "Unary", "number": "Number"}
+MUTATED_BY = {
+    "operator": "Binary",
+    "comparison": "Comparison",
+    "factor": "Unary",
+    "not_test": "Unary",
+    "number": "Number",
+}
 """Kinds of nodes, and a part of the names of the operators that mutate them; trying all takes minutes."""
-NEVER_MUTATED = {"name", "newline", "string", "endmarker", "trailer", "arglist", "atom", "atom_expr", "suite", "expr_stmt"}
+NEVER_MUTATED = {
+    "name",
+    "newline",
+    "string",
+    "endmarker",
+    "trailer",
+    "arglist",
+    "atom",
+    "atom_expr",
+    "suite",
+    "expr_stmt",
+}
 DECLARING = {"cache", "lru_cache", "overload", "override", "runtime_checkable", "final"}
 SAYING = {"warnings", "logging", "logger", "print"}
 GUARDS = {"strict", "frozen", "slots"}
@@ -72,16 +90,10 @@ class Place:
 def uncounted(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a syntax tree inside which no mutant counts (the rule is the module's docstring)."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr):
+        if _is_uncounted(node):
             yield node
         elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
             yield node.annotation
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            yield node
-        elif isinstance(node, ast.Call) and _head(node.func) in SAYING:
-            yield node
-        elif isinstance(node, ast.keyword) and node.arg in GUARDS:
-            yield node
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield from (each for each in node.decorator_list if _tail(each) in DECLARING)
             if isinstance(node, ast.FunctionDef) and node.returns:
@@ -89,6 +101,20 @@ def uncounted(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _is_type(node.value):
             yield node.value
+
+
+def _is_uncounted(node: ast.AST) -> bool:
+    """Return True for a node that says, guards or declares, whole."""
+    match node:
+        case ast.Raise() | ast.Assert() | ast.JoinedStr():
+            return True
+        case ast.If():
+            return ast.unparse(node.test).endswith("TYPE_CHECKING")
+        case ast.Call():
+            return _head(node.func) in SAYING
+        case ast.keyword():
+            return node.arg in GUARDS
+    return False
 
 
 def _head(function: ast.expr) -> str:
@@ -176,8 +202,10 @@ def mutate(module: str, source: str, place: Place, operator: str, occurrence: in
     tail = next((count for count in range(most) if source[-1 - count] != mutated[-1 - count]), most)
     end, mutated_end = len(source) - tail, len(mutated) - tail
     first = source.rfind("\n", 0, same) + 1
-    line_of = {old: old_text[first : _line_end(old_text, stop)] for old, old_text, stop in (
-        ("before", source, end), ("after", mutated, mutated_end))}
+    line_of = {
+        old: old_text[first : _line_end(old_text, stop)]
+        for old, old_text, stop in (("before", source, end), ("after", mutated, mutated_end))
+    }
     digest = hashlib.sha256(source.encode()).hexdigest()
     lines = {name: " ".join(each.split()) for name, each in line_of.items()}
     return Mutant(module, place.line, **lines, start=same, end=end, text=mutated[same:mutated_end], digest=digest)
@@ -194,7 +222,7 @@ def rank(*address: object) -> str:
 
 
 def draw(source: Path, count: int, seed: int) -> Iterator[Mutant]:
-    """Yield `count` mutants of the package in folder `source`, in the order of their ranks; fewer if there are fewer."""
+    """Yield `count` mutants of the package in folder `source`, in the order of their ranks; fewer if no more exist."""
     files = [found for each in SUBJECTS for found in (source / each).rglob("*.py")]
     files += [source / each for each in SUBJECTS if each.endswith(".py")]
     texts = {file.relative_to(source).as_posix(): file.read_text(encoding="utf-8") for file in sorted(files)}

@@ -53,11 +53,33 @@ def test_messages_annotations_guards_and_declarations_do_not_count():
         number = [index for index, line in enumerate(lines) if text in line][nth]
         return counted(number + 1, lines[number].index(of))
 
-    left_out = [("int | float", "|"), ("frozen", "True"), ("first:", "|"), ("def é", "|"), ("@cache", "@"), ("def mean", "|")]
-    left_out += [("-> float", "| None)"[:1]), ("assert", ">"), ("raise", "+"), ("raise", "*"), ("strict", "True"), ("def mean", "*,"), ("text =", "1")]
+    left_out = [
+        ("int | float", "|"),
+        ("frozen", "True"),
+        ("first:", "|"),
+        ("def é", "|"),
+        ("@cache", "@"),
+        ("def mean", "|"),
+    ]
+    left_out += [
+        ("-> float", "| None)"[:1]),
+        ("assert", ">"),
+        ("raise", "+"),
+        ("raise", "*"),
+        ("strict", "True"),
+        ("def mean", "*,"),
+        ("text =", "1"),
+    ]
     nth = {"@cache": 1}  # after cached_property
     assert [each for each in left_out if counts(*each, nth.get(each[0], 0))] == []
-    kept = [("@dataclass", "@"), ("first:", "2"), ("@cached_property", "@"), ("def é", "3"), ("scale: float", "4"), ("if not", "not")]
+    kept = [
+        ("@dataclass", "@"),
+        ("first:", "2"),
+        ("@cached_property", "@"),
+        ("def é", "3"),
+        ("scale: float", "4"),
+        ("if not", "not"),
+    ]
     kept += [("return sum", "*"), ("return sum", "/"), ("return sum", "0.5")]
     assert [each for each in kept if not counts(*each)] == []
 
@@ -88,7 +110,9 @@ def test_the_tests_of_a_module_are_those_named_after_it(tmp_path):
     (tmp_path / "src" / "dpfl" / "images").mkdir(parents=True)
     (tmp_path / "src" / "dpfl" / "images" / "rerun_run.py").touch()
     found = load("run").stages(tmp_path / "tests", "images/rerun.py")
-    assert found["mirrored"] == tuple(f"tests/images/{name}" for name in ["test_rerun.py", "rerun", "test_rerun_tolerance.py"])
+    assert found["mirrored"] == tuple(
+        f"tests/images/{name}" for name in ["test_rerun.py", "rerun", "test_rerun_tolerance.py"]
+    )
     assert found["folder"] == ("tests/images",)
     assert load("run").stages(tmp_path / "tests", "images/other.py") == {"folder": ("tests/images",)}
     (tmp_path / "tests" / "images" / "test_reruns.py").write_text("from dpfl.images.other import x\n")
@@ -137,11 +161,22 @@ def project(tmp_path):
     mutants = []
     for before, after in FAULTS:
         start = MODULE.index(before)
-        lines = [next(line.strip() for line in text.splitlines() if part in line) for text, part in (
-            (MODULE, before), (MODULE.replace(before, after), after))]
-        mutants.append({"module": "images/shapes.py", "line": MODULE[:start].count("\n") + 1, "before": lines[0],
-            "after": lines[1], "start": start, "end": start + len(before), "text": after,
-            "digest": hashlib.sha256(MODULE.encode()).hexdigest()})
+        lines = [
+            next(line.strip() for line in text.splitlines() if part in line)
+            for text, part in ((MODULE, before), (MODULE.replace(before, after), after))
+        ]
+        mutants.append(
+            {
+                "module": "images/shapes.py",
+                "line": MODULE[:start].count("\n") + 1,
+                "before": lines[0],
+                "after": lines[1],
+                "start": start,
+                "end": start + len(before),
+                "text": after,
+                "digest": hashlib.sha256(MODULE.encode()).hexdigest(),
+            }
+        )
     (tmp_path / "drawn.json").write_text(json.dumps(mutants))
 
     def run():
@@ -156,7 +191,9 @@ def test_mutants_are_killed_by_their_tests_then_the_folders_and_by_time(project)
     root, run = project
     before = {path: path.read_bytes() for path in root.rglob("*.py")}
     done = run()
-    outcomes = [line.partition(": ")[2].split(" -> ")[1].split(" (")[0] for line in done.stdout.splitlines() if " s)" in line]
+    outcomes = [
+        line.partition(": ")[2].split(" -> ")[1].split(" (")[0] for line in done.stdout.splitlines() if " s)" in line
+    ]
     assert outcomes == [
         "return width + height: killed by tests/images/test_shapes.py::test_area",
         "return width / height: survived mirrored",

@@ -242,7 +242,9 @@ def test_the_times_of_stages_by_hand(config):
     ("count", "threads", "device", "jobs"),
     [(8, 1, "cpu", 8), (8, 3, "cpu", 2), (8, 16, "cpu", 1), (None, 1, "cpu", 1), (8, 1, "cuda", 1)],
 )
-def test_this_machine_runs_as_many_jobs_as_its_cores_have_threads_for(folder, monkeypatch, count, threads, device, jobs):
+def test_this_machine_runs_as_many_jobs_as_its_cores_have_threads_for(
+    folder, monkeypatch, count, threads, device, jobs
+):
     monkeypatch.setattr("os.cpu_count", lambda: count)
     where = plan.machines_of("default", threads, device)
     assert (where.at_once, where.extra_seconds, where.on_cluster, where.cores) == (jobs, 0.5, False, 1)

@@ -1,8 +1,9 @@
 """Test the mutants that draw.py drew, on a copy of the tree, and print the mutation score.
 
-Each mutant is tested by the tests that mirror its file; all that survive, then, by the tests of their folder. A test
-that fails, or takes far more processor time than without the mutant, kills it; it is run without the mutant too, and
-must pass. Each run of tests is a process of its own, forked from one that has imported the other libraries once.
+Each mutant is tested by the tests that mirror its file (if there are none, by those of its folder that import from it);
+all that survive, then, by the tests of their folder. A test that fails, or takes far more processor time than without
+the mutant, kills it; it is run without the mutant too, and must pass. Each run of tests is a process of its own, forked
+from one that has imported the other libraries once.
 
 The results so far stand in a file beside the mutants: a run that was stopped goes on, a killed mutant stays killed, and
 a survivor is tested again once its tests have changed. Exit status 1: a score below 92 %, or an explanation in
@@ -191,8 +192,7 @@ def edited(text: str, mutant: dict) -> str:
 
 
 def mirrored(tests: Path, module: str) -> list[str]:
-    """Return the tests that mirror a module: a/test_b.py, a/test_b_subject.py and the folder a/b; where there are none,
-    those of its folder that import from it. The paths are relative to `tests`."""
+    """Return the tests that mirror a module a/b.py, relative to `tests`: a/test_b.py, a/test_b_subject.py, all of a/b."""
     place, source = Path(module).with_suffix(""), tests.parent / "src" / "dpfl"
     found = [tests / place.parent / f"test_{place.name}.py", tests / place]
     for each in sorted((tests / place.parent).glob(f"test_{place.name}_*.py")):
@@ -200,16 +200,25 @@ def mirrored(tests: Path, module: str) -> list[str]:
         longer = ("_".join(words[:count]) for count in range(len(place.name.split("_")) + 1, len(words) + 1))
         if not any((source / place.parent / f"{name}.py").exists() for name in longer):
             found.append(each)
-    found = [path for path in found if path.exists()]
-    if not found:
-        asked = f"from dpfl.{'.'.join(place.parts)} import "
-        found = [path for path in sorted((tests / place.parent).glob("test_*.py")) if asked in path.read_text()]
-    return [str(path.relative_to(tests)) for path in found]
+    return [str(path.relative_to(tests)) for path in found if path.exists()]
+
+
+def importing(tests: Path, module: str) -> list[str]:
+    """Return the tests of a module's folder that import from it, relative to `tests`."""
+    place = Path(module).with_suffix("")
+    asked = f"from dpfl.{'.'.join(place.parts)} import "
+    files = sorted((tests / place.parent).glob("test_*.py"))
+    return [str(path.relative_to(tests)) for path in files if asked in path.read_text(encoding="utf-8")]
 
 
 def stages(tests: Path, module: str) -> dict[str, tuple[str, ...]]:
     """Return the sets of tests that a mutant of a module must survive, by stage; paths from the root of the tree."""
-    found = {"mirrored": mirrored(tests, module), "folder": FOLDERS[module.split("/")[0]]}
+    named = mirrored(tests, module)
+    found = {
+        "mirrored": named,
+        "importing": [] if named else importing(tests, module),
+        "folder": FOLDERS[module.split("/")[0]],
+    }
     return {stage: tuple(f"tests/{name}" for name in names) for stage, names in found.items() if names}
 
 
@@ -264,8 +273,8 @@ def name_of(mutant: dict) -> str:
 
 
 def run_all(mutants: list[dict], repository: Path, tree: Tree, results: Results) -> None:
-    """Test the mutants, first all by their mirrored tests."""
-    for stage in ("mirrored", "folder"):
+    """Test the mutants, first all by the tests of the first stage, which are the quickest."""
+    for stage in ("mirrored", "importing", "folder"):
         for number, mutant in enumerate(mutants, 1):
             tests, key = stages(repository / "tests", mutant["module"]).get(stage, ()), name_of(mutant)
             digest = digest_of(repository / "tests", tests)

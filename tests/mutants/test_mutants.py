@@ -116,7 +116,8 @@ def test_the_tests_of_a_module_are_those_named_after_it(tmp_path):
     assert found["folder"] == ("tests/images",)
     assert load("run").stages(tmp_path / "tests", "images/other.py") == {"folder": ("tests/images",)}
     (tmp_path / "tests" / "images" / "test_reruns.py").write_text("from dpfl.images.other import x\n")
-    assert load("run").stages(tmp_path / "tests", "images/other.py")["mirrored"] == ("tests/images/test_reruns.py",)
+    found = load("run").stages(tmp_path / "tests", "images/other.py")
+    assert found == {"importing": ("tests/images/test_reruns.py",), "folder": ("tests/images",)}
 
 
 MODULE = """def area(width, height, unit=1):

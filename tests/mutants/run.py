@@ -192,7 +192,7 @@ def edited(text: str, mutant: dict) -> str:
 
 
 def mirrored(tests: Path, module: str) -> list[str]:
-    """Return the tests that mirror a module a/b.py, relative to `tests`: a/test_b.py, a/test_b_subject.py, all of a/b."""
+    """Return the tests that mirror a module, relative to `tests`: a/test_b.py, a/test_b_subject.py and folder a/b."""
     place, source = Path(module).with_suffix(""), tests.parent / "src" / "dpfl"
     found = [tests / place.parent / f"test_{place.name}.py", tests / place]
     for each in sorted((tests / place.parent).glob(f"test_{place.name}_*.py")):

@@ -5,6 +5,7 @@ override VALIDATOR := .venv-validator
 override PEERS := .venv-peers
 override PYRIGHT := .venv-pyright
 override LOWEST := .venv-lowest
+override MUTANTS := .venv-mutants
 # What is installed has one of the hashes that its file lists, or is not installed.
 override BY_HASH := install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement
 override SELF := install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -27,7 +28,7 @@ $(foreach name,$(SET_BY_USER),$(eval override $(name) := $$(value $(name))))
 export $(SET_BY_USER)
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-lowest test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-lowest test-crate test-slurm torture faults mutants lint docs links bench bench-peers verify release help
 
 env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12, else the first on PATH that fits; TORCH=cpu or cuda, else by the driver)
 
@@ -90,6 +91,16 @@ torture: $(READY) ## kill the demo at 100 random moments and compare its results
 
 faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configurations, command_lines, mirrors, files, commands; COUNT SEED)
 	python tests/faults/inject.py "$${KIND:-configurations}" $${COUNT:+--count "$$COUNT"} --seed "$${SEED:-0}"
+
+$(MUTANTS)/ready: tests/mutants/mutants.lock | $(READY)
+	$(VENV)/bin/python -m venv $(MUTANTS)
+	$(MUTANTS)/bin/pip $(BY_HASH) $<
+	@touch $@
+
+mutants: $(MUTANTS)/ready ## plant small faults in a copy of the code, one at a time, and count those that the tests find (COUNT=300 SEED)
+	@mkdir -p .mutants
+	$(MUTANTS)/bin/python tests/mutants/draw.py --count "$${COUNT:-300}" --seed "$${SEED:-0}" .mutants/drawn.json
+	python tests/mutants/run.py .mutants/drawn.json
 
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (demo unless SCALE=paper; PROFILE=slurm)
 	@dpfl plan --scale "$${SCALE:-demo}" --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}

@@ -51,7 +51,12 @@ def hashed(path):
 
 
 HASHED = ["requirements.hashes", "requirements.torch.hashes", "requirements.cuda.hashes", "requirements.cpu.hashes"]
-HASHED += ["benchmarks/peers.lock", "tests/pyright.lock", "tests/provenance/validator.lock"]
+HASHED += [
+    "benchmarks/peers.lock",
+    "tests/pyright.lock",
+    "tests/provenance/validator.lock",
+    "tests/mutants/mutants.lock",
+]
 
 
 @pytest.mark.parametrize("name", HASHED)
@@ -103,7 +108,7 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
         declared = {re.split(r"[\[<>=]", need)[0].lower().replace("_", "-") for need in needs} | {"dpfl"}
         paths = [repository / source for source in sources]
         files = [path for source in paths for path in ([source] if source.is_file() else source.rglob("*.py"))]
-        apart = ("validate_crate.py", "jax_peer.py")  # they run in environments of their own
+        apart = ("validate_crate.py", "jax_peer.py", "draw.py")  # they run in environments of their own
         modules = imported(path for path in files if path.name not in apart)
         beside = {path.stem for path in files}  # scripts that import one another
         owners = {name: distributions.get(name, [name]) for name in modules - sys.stdlib_module_names - beside}

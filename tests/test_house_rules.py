@@ -31,6 +31,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
     "faults": ["inject"],
     "gpu": ["cuda", "memory"],
     "images": ["opacus_loop"],
+    "mutants": ["mutants"],
     "papers": ["claims", "errata", "messages", "partial_grids", "tables"],
     "provenance": ["flips", "hostile_folder"],
     "provenance/audit": ["forgeries"],

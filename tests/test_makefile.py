@@ -41,6 +41,7 @@ READS = {
     "test-slow": ["PART"],
     "torture": ["KILLS", "CONFIG"],
     "faults": ["KIND", "COUNT", "SEED"],
+    "mutants": ["COUNT", "SEED"],
 }
 USUAL = {
     ("torture", "KILLS=5", "CONFIG=tests/workflow/torture.yaml"): [
@@ -65,6 +66,14 @@ USUAL = {
     ],
     ("faults",): ["python tests/faults/inject.py configurations --seed 0"],
     ("faults", "KIND=files", "COUNT=3", "SEED=7"): ["python tests/faults/inject.py files --count 3 --seed 7"],
+    ("mutants", "COUNT=10", "SEED=202648"): [
+        "python tests/mutants/draw.py --count 10 --seed 202648 .mutants/drawn.json",
+        "python tests/mutants/run.py .mutants/drawn.json",
+    ],
+    ("mutants",): [
+        "python tests/mutants/draw.py --count 300 --seed 0 .mutants/drawn.json",
+        "python tests/mutants/run.py .mutants/drawn.json",
+    ],
     ("plan", "SCALE=paper", "PROFILE=slurm"): ["dpfl plan --scale paper --profile slurm"],
     ("dry-run",): ["dpfl run --dry-run --scale demo --profile default"],
     ("quick", "CONFIG=my own.yaml"): [
@@ -82,14 +91,16 @@ HASHES = [f"requirements.{name}hashes" for name in ("", "cpu.", "torch.", "cuda.
 def make(repository, tmp_path):
     """A function that runs make in a folder whose commands write down their arguments; returns those."""
     (tmp_path / "Makefile").write_bytes((repository / "Makefile").read_bytes())
-    for name in ("requirements.lock", *HASHES, "pyproject.toml"):
+    for name in ("requirements.lock", *HASHES, "pyproject.toml", "tests/mutants/mutants.lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    commands = tmp_path / ".venv" / "bin"
-    commands.mkdir(parents=True)
-    for name in ("dpfl", "python", "pytest"):
-        (commands / name).write_text(FAKE)
-        (commands / name).chmod(0o755)
-    (tmp_path / ".venv" / "ready").touch()
+    for folder in (".venv", ".venv-mutants"):
+        commands = tmp_path / folder / "bin"
+        commands.mkdir(parents=True)
+        for name in ("dpfl", "python", "pytest"):
+            (commands / name).write_text(FAKE)
+            (commands / name).chmod(0o755)
+        (tmp_path / folder / "ready").touch()
     environment = {"PATH": os.defpath, "HOME": "/home/of a user"}
 
     def run(*words, env=()):

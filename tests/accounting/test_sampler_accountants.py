@@ -27,6 +27,8 @@ ZERO, REPLACE, ADD = Neighbouring.ZERO_OUT, Neighbouring.REPLACE_ONE, Neighbouri
         (BallsInBins(4), 9, (3, 12, 3)),  # a third epoch is begun
         (ShuffledEpochs(10, 40), 9, (3, 12, 15)),
         (ShuffledEpochs(10, 31), 9, (3, 12, math.inf)),  # without the record there are three steps, not four
+        (ShuffledEpochs(10, 31), 4, (1, 4, math.inf)),  # as soon as an epoch is complete
+        (ShuffledEpochs(10, 31), 3, (1, 4, 4)),
     ],
 )
 def test_sensitivities_by_hand(sampler, steps, squared):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dpfl.asynchronous.events import EndRound, EvaluateEvent, GradientEvent, Interrupt, Network, ServerStep, simulate
 from dpfl.errors import InputError
+from dpfl.randomness import generator
 
 
 def run(network=None, clients=3, rounds=6, epochs=2, seed=0):
@@ -233,3 +234,48 @@ def test_the_same_model_again_frees_a_client_that_waits():
 def test_models_are_asked_only_where_the_order_depends_on_them():
     with pytest.raises(ValueError, match="models"):
         run(Network(max_distance=1.0))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"speed_spread": 1.0}, {"speed_spread": 1e6}, {"delay": 1e6}, {"jitter": 1.0}, {"broadcast_loss": 1.0},
+        {"window": 1e-3}, {"window": 1e6}, {"participation": 1e-6}, {"participation": 1.0}, {"max_staleness": 1},
+        {"max_distance": 1e-300}, {"update_loss": 0.999},
+    ],
+)  # fmt: skip
+def test_the_ends_of_what_a_network_can_be_are_taken(fields):
+    assert all(getattr(Network(**fields), name) == value for name, value in fields.items())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("speed_spread", 1.01e6), ("delay", 1.01e6), ("window", 0.99e-3), ("window", 1.01e6), ("participation", 0.9e-6),
+        ("participation", 1.01), ("max_distance", 0.0), ("max_distance", float("inf")), ("max_distance", float("nan")),
+    ],
+)  # fmt: skip
+def test_a_network_just_beyond_the_ends_is_refused(field, value):
+    with pytest.raises(InputError, match=f"^{field}: "):
+        Network(**{field: value})
+
+
+def test_a_message_takes_its_latency_with_its_share_of_jitter():
+    draw = generator(0, "messages", 0, 0, 0)  # client 0's update 0
+    draw.random()  # whether it is lost
+    wait = draw.standard_exponential()
+    network = Network(delay=2.0, jitter=0.25, window=0.001)
+    arrived = 1 + 2 * (0.75 + 0.25 * wait)
+    assert arrived <= run(network, clients=1, rounds=1, epochs=1).simulated_rounds <= arrived + 0.0011
+
+
+def test_staleness_is_the_mean_age_of_the_models_that_rounds_start_from():
+    assert run(Network(broadcast_loss=1.0), clients=2, rounds=7, epochs=1).staleness_rounds == 3  # 0, 1, ..., 6
+    assert run(clients=2, rounds=7).staleness_rounds == 0
+
+
+@pytest.mark.parametrize(("share", "asked"), [(0.05, 1), (0.3, 2), (0.5, 4), (0.9, 6), (0.95, 7)])
+def test_the_server_asks_the_nearest_number_of_clients_and_at_least_one(share, asked):
+    program = run(Network(participation=share), clients=7, rounds=2, epochs=1)
+    first = next(each for each in program.operations if isinstance(each, ServerStep))
+    assert len(first.updates) == asked  # 3.5 rounds to 4, as Python rounds

@@ -100,6 +100,14 @@ def test_the_bytes_arrive_in_spite_of_broken_transfers_and_server_errors(server,
     assert seen[-1] == (len(BODY), len(BODY))
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 408, 410, 429, 500, 501, 502, 503, 504])
+def test_what_may_pass_is_tried_again_and_nothing_else(server, tmp_path, status):
+    """RFC 9110, 6585: a timeout, too many requests, and a server or gateway that fails may pass; the rest stays."""
+    with pytest.raises(Refused, match=f"HTTP {status}"):
+        download(server.publish("/f", BODY, status=status), tmp_path / "f", len(BODY), 5, quiet)
+    assert len(server.asked) == (3 if status in {408, 429, 500, 502, 503, 504} else 1)
+
+
 def test_attempts_end_and_missing_pages_are_asked_for_once(server, tmp_path):
     for behaviour, reason in (({"failures": 99}, "HTTP 500"), ({"breaks": 99}, "the transfer broke off")):
         server.asked.clear()
@@ -146,6 +154,16 @@ def test_what_was_given_up_writes_no_more(server, tmp_path):
     while threading.active_count() > threads and time.monotonic() < until:
         time.sleep(0.01)
     assert (tmp_path / "f").read_bytes() == b"another"
+
+
+def test_a_transfer_that_was_given_up_while_its_file_is_open_writes_no_more():
+    out, counted = io.BytesIO(), []
+    sink = module._Sink(out, 100, lambda *step: counted.append(step), 100)
+    sink.write(b"one")
+    sink.is_abandoned = True
+    with pytest.raises(Refused, match="given up"):
+        sink.write(b"two")
+    assert out.getvalue() == b"one" and sink.received == 3 and counted == [(3, 100)]
 
 
 @pytest.mark.parametrize("length", [True, False])

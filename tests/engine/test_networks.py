@@ -125,6 +125,15 @@ def test_pooling_has_the_values_and_slopes_of_torch(stride):
     assert torch.equal(ours[1], slope[0])
 
 
+def test_the_constants_of_pixels_are_those_of_the_authors_code():
+    """As its transforms have them; bhaskar2025's code normalises Fashion-MNIST to [-1, 1]."""
+    assert PIXEL_CONSTANTS == {
+        "mnist": ((0.1307,), (0.3081,)),
+        "fashion_mnist": ((0.5,), (0.5,)),
+        "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    }
+
+
 def test_pixels_are_standardised_by_the_constants_of_the_code_or_lie_between_0_and_1():
     pixels = torch.tensor([[[[0, 255], [51, 102]]]], dtype=torch.uint8)
     unit = torch.tensor([[[[0, 1], [0.2, 0.4]]]])

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpfl.engine.noise import arsinh_noise, base_noise, cuda_stream
+from dpfl.randomness import address_key
 
 CPU = torch.device("cpu")
 FALSE_ALARM = 1e-12
@@ -89,3 +90,28 @@ def test_the_law_of_arsinh_noise_is_that_of_the_accountant():
     noise = arsinh_noise(draws, torch.tensor(scale, dtype=torch.float64)).numpy()
     assert stats.kstest(noise, lambda y: stats.norm.cdf(scale * np.sinh(y / scale) / noise_std)).pvalue > 1e-6
     assert stats.kstest(noise, lambda y: stats.norm.cdf(y / noise_std)).pvalue < 1e-6
+
+
+class Stream:
+    """What stands for a generator on a GPU: it notes how it is set, and is drawn from by `torch.randn` alone."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def manual_seed(self, seed):
+        self.seed = seed
+        return self
+
+    def set_offset(self, offset):
+        self.offset = offset
+
+
+def test_on_a_gpu_the_address_s_stream_is_drawn_from_at_its_offset(monkeypatch):
+    """The stream's place decides that two steps share no noise; tests/gpu draws from it on a real one."""
+    monkeypatch.setattr(torch, "Generator", Stream)
+    monkeypatch.setattr(torch, "randn", lambda size, generator, dtype, device: (size, generator, dtype, device))
+    address = {"seed": 3, "client": 5, "epoch": 7, "step": 11}
+    size, stream, dtype, device = base_noise(13, **address, dtype=torch.float64, device=torch.device("cuda"))
+    key = address_key(3, "noise", 5, 7, 11)
+    assert (stream.seed, stream.offset) == (key % 2**64, 4 * (key >> 64 & 2**60 - 1))
+    assert (size, dtype, device, stream.device) == (13, torch.float64, torch.device("cuda"), torch.device("cuda"))

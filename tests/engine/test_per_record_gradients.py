@@ -607,3 +607,22 @@ def test_models_go_together_under_vmap_as_on_a_gpu(code_model):
     views = list(rule.layout.views(weights).values())
     over_models = vmap(rule._clipped_sum, (0, 0, None, None))(views, bounds, *rule._shared_cache(batch))
     torch.testing.assert_close(over_models, rule.clipped_sums(weights, batch, bounds), rtol=0, atol=1e-12)
+
+
+def test_the_memory_of_a_record_by_hand():
+    """Numbers times bytes: of the general rule three gradients and six of every activation."""
+    layers = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+    record = torch.zeros(5)
+    parameters, outputs = 5 * 4 + 4 + 4 * 3 + 3, 4 + 4 + 3
+    assert PerRecordGradients(layers, cross_entropy).record_bytes(record) == 4 * (3 * parameters + 6 * outputs)
+    linear = gradient_rule(nn.Linear(5, 3), cross_entropy, record)
+    assert linear.record_bytes(record) == 4 * (5 + 6 * 3)
+
+
+def test_a_budget_holds_as_many_records_as_fit_and_at_least_one():
+    module, _, x, _ = _problem(MODULES["dense"])
+    rule = PerRecordGradients(module, cross_entropy)
+    needed = rule.record_bytes(x[0, 0])
+    assert [StackedGradients(rule, x[0, 0], share * needed).records_at_once for share in (1, 1.99, 7)] == [1, 1, 7]
+    with pytest.raises(InputError, match="memory_gb"):
+        StackedGradients(rule, x[0, 0], needed - 1)

@@ -39,6 +39,26 @@ def test_names_say_which_setting_a_candidate_changes():
     assert {"readings_mnist_scatter_linear_k10_rdp_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
 
 
+def test_a_job_s_name_says_its_axes_and_its_seeds(monkeypatch):
+    """By hand; names are part of paths that a record and the shipped results have."""
+    base = {"experiment": "fedavg_images", "cells": {"epsilon": [2.0]}}
+    sweep = {"dataset": ["mnist"], "batch_size": [32], "clients": [10], "delta": [1e-6], "rounds": [35], "x": ["a b.c"]}
+
+    def named(count, per_job, chosen=None, **axes):
+        grid = {"demo": [{**base, "sweep": {**sweep, **axes}, "seeds": {"count": count, "per_job": per_job}}]}
+        monkeypatch.setattr(expansion, "load", lambda key: paper_of(grid))
+        return [job.name for job in expansion.expand(resolved(papers=["bhaskar2025"], seeds=chosen))]
+
+    assert named(1, 1) == ["mnist_b32_k10_delta1e_06_r35_a_b_c_seed0"]
+    axes = "mnist_b32_k10_delta1e_06_r35_a_b_c"
+    assert named(7, 3) == [f"{axes}_seeds0to2", f"{axes}_seeds3to5", f"{axes}_seed6"]
+    assert named(7, 3, [1, 3, 4]) == [f"{axes}_seeds1_3_4"]
+    longest = "x" * (180 - len(f"{axes}_seed0") + len("a_b_c"))
+    assert [len(name) for name in named(1, 1, x=[longest])] == [180]
+    with pytest.raises(InputError, match=r"the file name .* is too long"):
+        named(1, 1, x=[longest + "x"])
+
+
 def test_a_part_tells_two_entries_with_the_same_axes_apart():
     only = {"dataset": ["mnist"], "model": ["cnn_relu"], "clients": [10], "study": ["none"]}
     jobs = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only, seeds=[4]))

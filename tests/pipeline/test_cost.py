@@ -158,3 +158,66 @@ def test_what_was_measured_is_read_and_the_rest_is_missing(tmp_path, text, found
     (tmp_path / "x.tsv").write_text(text)
     assert read_benchmark(tmp_path / "x.tsv") == pytest.approx(found, nan_ok=True)
     assert all(map(math.isnan, read_benchmark(tmp_path / "absent.tsv")))
+
+
+def other_job(experiment, settings, cells, seeds=(0,), dataset="mnist"):
+    return TrainingJob("p", experiment, "x_seed0", {"dataset": dataset, **settings}, tuple(cells), seeds, MACHINE)
+
+
+def test_work_of_the_other_experiments_by_hand():
+    cells = [{"batch_factor": 1}, {"batch_factor": 4}, {"batch_factor": 4, "scaling": "rounds"}]
+    asynchronous = cost.work_of(other_job("async_dpsgd", {"epochs": 5, "batch_size": 100}, cells, (0, 1)))
+    # 60,000 records: 5 passes in batches of 100, 5 in batches of 400, 20 in batches of 400; two seeds
+    assert asynchronous == cost.WorkCount(2 * (3000 + 750 + 3000), 2 * 30 * 60_000)
+
+    laws = [{"law": law, "order": "given", "release": "last", "n": n} for law in ("a", "b") for n in (1, 2, 3)]
+    assert cost.work_of(other_job("pnsgd", {"users": 50}, laws, (0, 1))) == cost.WorkCount(100, 50 * 6 * 2)
+
+    rounds = [{"draw": "new", "release": "last", "users": 100}, {"draw": "new", "release": "all", "users": 400}]
+    rounds += [{"draw": "fixed", "release": "mean", "users": 100, "passes": 3}, {**rounds[0], "release": "mean"}]
+    rounds += [{"draw": "fixed", "release": "mean", "users": 400}]
+    # new draws of the last model and of all models go together, for the longest; fixed ones by their users
+    aggregated = cost.work_of(other_job("trusted_aggregator", {"batch_size": 20}, rounds, (0, 1, 2)))
+    assert aggregated == cost.WorkCount(20 + 15 + 5 + 20, 3 * (100 + 400 + 300 + 100 + 400))
+
+    for experiment in ("ldp_regression", "ldp_classification"):
+        grid = {"step_exponents": {"a": [-3, 1, 4], "b": [-2, 0, 6]}, "clip_norms": [1, 2, 3]}
+        silos = {**grid, "rounds": 25, "repetitions": 2, "participating": 12}
+        local = cost.work_of(other_job(experiment, silos, [{"algorithm": name} for name in "aab"], (0, 1)))
+        assert local == cost.WorkCount(100 * 2, 100 * 12 * (12 + 12 + 18))
+    assert cost.work_of(other_job("own", {}, [{}, {}], (0, 1, 2))) == cost.WorkCount(0.0, 6)
+
+
+def test_times_of_a_unit_and_limits_of_a_job_by_hand():
+    unit = cost.UnitCost("x", 10.0, 0.5, 0.001, 900.0, 0, 0.0)
+    assert unit.seconds(cost.WorkCount(100, 4000)) == 10 + 50 + 4
+    assert unit.scaled(3.0).seconds(cost.WorkCount(100, 4000)) == pytest.approx(3 * 64)
+    job = cost.Cost("x", 1000.0, 800.0, 0, True)
+    assert [job.limit_minutes(attempt) for attempt in (1, 2, 3)] == [50, 100, 200]
+    assert [job.limit_mb(attempt) for attempt in (1, 2, 3)] == [1000, 1500, 2000]
+    brief = dataclasses.replace(job, seconds=1.0)
+    assert [brief.limit_minutes(attempt) for attempt in (1, 2, 3)] == [10, 20, 40]
+    assert [dataclasses.replace(job, seconds=s).is_short for s in (299.9, 300.0)] == [True, False]
+    assert not dataclasses.replace(brief, known=False).is_short and not dataclasses.replace(brief, gpus=1).is_short
+    assert [dataclasses.replace(job, seconds=s).needs_node for s in (1500.0, 1500.1)] == [False, True]
+    assert cost.beside(73.0, 1) == 73.0 and cost.beside(73.0, 2) == cost.beside(73.0, 9) == pytest.approx(100.0)
+
+
+def test_memory_of_an_image_job_by_hand():
+    unit = cost.UnitCost("fedavg_images/cnn_relu/grey", 1.0, 0.0, 0.0, 0.0, 2**18, 0.0)
+    cells = ((2.0, 1, 20), (math.inf, 1, 20))
+    job = training_job(model="cnn_relu", clients=5, cells=cells, memory_gb=2)
+    inputs, models = 4 * 70_000 * 28 * 28 / 2**20, 3 * 5 * 2  # weights, momentum and gradients of 1 MB each
+    found = {cores: cost.estimate(job, {unit.kind: unit}, cores).memory_mb for cores in (1, 4)}
+    assert found[1] == pytest.approx(700 + inputs + models + 2048)
+    assert found[4] - found[1] == pytest.approx(3 * (200 + 2048))
+    on_gpu = training_job(model="cnn_relu", clients=5, cells=cells, memory_gb=2, device="cuda")
+    assert cost.estimate(on_gpu, {unit.kind: unit}).memory_mb == pytest.approx(700 + inputs + models)
+
+
+def test_a_gpu_that_was_not_measured_is_guessed_from_the_floating_point_operations():
+    unit = cost.UnitCost("fedavg_images/cnn_relu/grey", 5.0, 100.0, 100.0, 0.0, 1, 4e9)
+    job = training_job(model="cnn_relu", device="cuda")
+    work = cost.work_of(job)
+    found = cost.estimate(job, {unit.kind: unit})
+    assert not found.known and found.seconds == pytest.approx(5 + work.steps * 0.01 + work.records * 4e9 / 2e13)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from dpfl.catalog import load
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
@@ -223,6 +224,38 @@ def test_a_stage_is_done_when_all_its_files_are_there(config):
         assert not tables.is_done
         path.touch()
     assert tables.is_done
+
+
+def test_the_times_of_stages_by_hand(config):
+    known = {stage.name: stage.seconds for stage in stages(config, expansion.expand(config))}
+    assert known["features digits"] == pytest.approx(8 + 0.0018 * 1797) and known["arrays digits"] == 2
+    # as many numbers as 3.9 grey images of 28 x 28 have
+    assert known["features digits_rgb"] == pytest.approx(8 + 0.0018 * 1797 * 3 * 32 * 32 / 28**2)
+    cells = {job.calibration_key: len(job.cells) for job in expansion.expand(config)}
+    assert known["accounting bhaskar2025"] == pytest.approx(4 + 0.05 * sum(cells.values()))
+    tables, figures = (len(getattr(load("bhaskar2025"), kind)) for kind in ("tables", "figures"))
+    assert known["tables_bhaskar2025"] == 3 + 1.5 * tables and known["figures_bhaskar2025"] == 3 + 1.5 * figures
+    assert known["claims bhaskar2025"] == 2.5 and known["audit"] == 12
+
+
+@pytest.mark.parametrize(
+    ("count", "threads", "device", "jobs"),
+    [(8, 1, "cpu", 8), (8, 3, "cpu", 2), (8, 16, "cpu", 1), (None, 1, "cpu", 1), (8, 1, "cuda", 1)],
+)
+def test_this_machine_runs_as_many_jobs_as_its_cores_have_threads_for(
+    folder, monkeypatch, count, threads, device, jobs
+):
+    monkeypatch.setattr("os.cpu_count", lambda: count)
+    where = plan.machines_of("default", threads, device)
+    assert (where.at_once, where.extra_seconds, where.on_cluster, where.cores) == (jobs, 0.5, False, 1)
+    assert plan.machines_of("default", threads, device, at_once=5).at_once == 5
+
+
+def test_jobs_beyond_the_limit_are_continued_in_pieces():
+    where = plan.Machines("x", 1, 0.0, True, longest_seconds=3600.0)
+    assert list(plan._beyond_the_limit([3600.0], where)) == []
+    [line] = plan._beyond_the_limit([3601.0, 7300.0, 100.0], where)
+    assert line.endswith("2, continued in up to 3 pieces")
 
 
 def test_features_of_more_pixels_take_longer(config):

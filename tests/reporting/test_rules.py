@@ -307,10 +307,11 @@ def test_a_missing_value_is_left_out_and_one_run_has_no_interval():
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
-def test_an_interval_of_any_level_gives_the_same_case(level):
-    values = np.random.default_rng(1).normal(size=7)
-    half = stats.t.ppf(0.5 + level / 2, 6) * values.std(ddof=1) / math.sqrt(7)
-    case, right = from_interval("case", 7, values.mean(), half, level=level), from_values("case", values)
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_an_interval_of_any_level_gives_the_same_case(level, n):
+    values = np.random.default_rng(1).normal(size=n)
+    half = stats.t.ppf(0.5 + level / 2, n - 1) * values.std(ddof=1) / math.sqrt(n)
+    case, right = from_interval("case", n, values.mean(), half, level=level), from_values("case", values)
     assert case.error == pytest.approx(right.error, rel=1e-12) and case.freedom == right.freedom
 
 

@@ -43,7 +43,7 @@ _LEFT_OUT = 1e-4  # share of delta of the losses that are left out below
 _ROUNDING = 1e-9  # allowed to a share
 
 
-class NoiseSchedule(NamedTuple):
+class SampledSteps(NamedTuple):
     """Steps at one `rate`: their different `shifts`, ascending, and how often each occurs, `counts`; shape (n,)."""
 
     rate: float
@@ -51,7 +51,7 @@ class NoiseSchedule(NamedTuple):
     counts: Array
 
 
-def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], list[NoiseSchedule]]:
+def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], list[SampledSteps]]:
     """Return the sources that stand for themselves, and those that nodes are worth while for, by their rate.
 
     Source: the definition of a schedule, in the module.
@@ -67,13 +67,13 @@ def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], lis
         )
         shifts, counts = (np.array(each, dtype=np.float64) for each in zip(*known, strict=True))
         if shifts.size >= _WORTH * _nodes(shifts).size:
-            schedules.append(NoiseSchedule(rate, shifts, counts))
+            schedules.append(SampledSteps(rate, shifts, counts))
             used |= set(places)
     return [source for place, source in enumerate(sources) if place not in used], schedules
 
 
 def between_nodes(
-    schedules: Sequence[NoiseSchedule], order: Literal["remove", "add"], delta: float, together: int
+    schedules: Sequence[SampledSteps], order: Literal["remove", "add"], delta: float, together: int
 ) -> list[Between]:
     """Return the losses of the schedules between those of nodes, in one order of their pairs.
 

@@ -103,6 +103,12 @@ def test_a_table_comes_back_and_the_same_rows_give_the_same_bytes(tmp_path, name
     assert [row["model"] for row in read_rows(one)] == ["a", "ü"]
 
 
+def test_a_shipped_run_table_is_written_again_to_the_same_bytes_by_every_version_of_python(repository, tmp_path):
+    shipped = min((repository / "results" / "paper" / "runs").rglob("*.csv.gz"), key=lambda path: path.stat().st_size)
+    write_table(read_csv(shipped), tmp_path / shipped.name)
+    assert (tmp_path / shipped.name).read_bytes() == shipped.read_bytes()
+
+
 def test_a_damaged_run_table_is_named(tmp_path):
     path = tmp_path / "t.csv.gz"
     write_table(ROWS, path)

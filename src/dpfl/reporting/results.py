@@ -193,7 +193,15 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     write_csv(table, text)
     content = text.getvalue().encode()
     with replacing(path) as temporary:
-        temporary.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+        temporary.write_bytes(_packed(content) if path.suffix == ".gz" else content)
+
+
+def _packed(content: bytes) -> bytes:
+    """Return content in gzip's format (RFC 1952) without a time, with the same header from every version of Python.
+
+    `gzip.compress` names Unix as the system in the header until Python 3.12, and an unknown one from 3.13 on.
+    """
+    return zlib.compress(content, level=9, wbits=zlib.MAX_WBITS | 16)
 
 
 def write_csv(table: pd.DataFrame, stream: IO[str] | Path) -> None:

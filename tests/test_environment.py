@@ -30,7 +30,7 @@ def test_every_place_that_names_the_versions_of_python_names_the_same(repository
     assert f"{sys.version_info[0]}.{sys.version_info[1]}" in classified
     last = int(classified[-1].removeprefix("3."))
     assert project["requires-python"] == f">={classified[0]},<3.{last + 1}"
-    [job] = yaml.safe_load((repository / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
+    job = yaml.safe_load((repository / ".github" / "workflows" / "ci.yml").read_text())["jobs"]["test"]
     assert job["strategy"]["matrix"]["python"] == classified == [f"3.{minor}" for minor in range(11, last + 1)]
     makefile = (repository / "Makefile").read_text()
     [fit] = re.findall(r"version_info\[:2\] not in \((.+?)\)\)\)", makefile)
@@ -110,7 +110,7 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
         files = [path for source in paths for path in ([source] if source.is_file() else source.rglob("*.py"))]
         apart = ("validate_crate.py", "jax_peer.py", "draw.py")  # they run in environments of their own
         modules = imported(path for path in files if path.name not in apart)
-        beside = {path.stem for path in files}  # scripts that import one another
+        beside = {path.stem for path in files} | {path.name for path in (repository / "src").iterdir()}
         owners = {name: distributions.get(name, [name]) for name in modules - sys.stdlib_module_names - beside}
         names = {name: {one.lower().replace("_", "-") for one in packages} for name, packages in owners.items()}
         return {name for name, packages in names.items() if not declared & packages}

@@ -33,6 +33,7 @@ def project(tmp_path, monkeypatch, repository):
     for path in (PAGE, TABLE, DATA, CODE, Path("workflow/rules/a.smk"), Path("Snakefile"), Path("checkpoints/demo/x")):
         put(path)
     shutil.copy(repository / "config.yaml", folder)
+    Path(".snakemake").mkdir()  # as a run leaves it
     return folder
 
 

@@ -102,15 +102,16 @@ def run(
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     name, code = resolved["scale"], unchanged.code_state(resolved, profile)
-    if Path("Snakefile").is_file():
+    if Path("Snakefile").is_file() and Path(".snakemake").is_dir():  # a run that ended well has left both
         with only_run():
             states = [code, unchanged.results_state(name), unchanged.data_state(resolved)]
             if unchanged.said_when_done("run", name, states) is not None:
                 print("dpfl: nothing to do: every file is as the last run left it", file=sys.stderr)
                 return
-    if status := _run_anyway(scale, config, profile, dry_run, []):
-        raise typer.Exit(status)
-    unchanged.note("run", name, [code, unchanged.results_state(name), unchanged.data_state(resolved)])
+    status = _run_anyway(scale, config, profile, dry_run, [])
+    if status == 0:
+        unchanged.note("run", name, [code, unchanged.results_state(name), unchanged.data_state(resolved)])
+    raise typer.Exit(status)
 
 
 def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: bool, more: list[str]) -> int:

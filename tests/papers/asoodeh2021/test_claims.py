@@ -22,7 +22,9 @@ def test_verdicts_that_formulas_decide(results):
     assert decided[list(other)].to_dict() == other
     assert (decided.drop(other) == Verdict.AS_STATED).all()
     assert rows.loc["price_bound", "places"] == "figures/dimension tables/errata"
-    assert set(rows.index[rows["our_question"]]) == {"participation_any_share", "suffix_growing_noise"}
+    assert set(rows.index[rows["our_question"]]) == {
+        "participation_any_share", "suffix_growing_noise", "price_by_dimension",
+    }  # fmt: skip
 
 
 def test_no_suffix_improves_the_bound_with_constants_and_each_does_with_growing_noise(verdict, cases):

@@ -53,6 +53,14 @@ def test_ticks_at_values_leave_the_vertical_axis_its_numbers():
     assert any(label.get_text() for label in axis.get_yticklabels(which="minor"))
 
 
+def test_a_tick_close_to_the_next_has_no_number():
+    figure, axis = plt.subplots()
+    axis.set_xscale("log")
+    style.ticks_at(axis, [18, 6, 12, 12.5])
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["6", "", "12.5", "18"]
+    plt.close(figure)
+
+
 def test_a_long_footer_stays_within_the_figure_and_keeps_numbers_with_their_unit():
     figure = plt.figure(figsize=(6, 2))
     style.footer(figure, "a word, 95 %" * 40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable
@@ -124,9 +125,14 @@ def _wrapped(figure: Figure, text: str, letter_inches: float) -> str:
 
 
 def ticks_at(axis: Axes, values: Iterable[float]) -> None:
-    """Label a logarithmic horizontal axis with plain numbers at these values, and nowhere else."""
+    """Label a logarithmic horizontal axis with plain numbers at these values, and nowhere else.
+
+    A tick that is within a tenth of the next has no number: the two would overlap.
+    """
     ticks = sorted(set(values))
-    axis.set_xticks(ticks, [with_greek_symbols(f"{tick:g}") for tick in ticks])
+    is_apart = [following > 1.1 * tick for tick, following in itertools.pairwise(ticks)] + [True] * bool(ticks)
+    names = [with_greek_symbols(f"{tick:g}") if apart else "" for tick, apart in zip(ticks, is_apart, strict=True)]
+    axis.set_xticks(ticks, names)
     axis.xaxis.set_minor_locator(NullLocator())
 
 

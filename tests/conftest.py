@@ -1,5 +1,6 @@
 import os
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -54,6 +55,14 @@ def remembered_renyi_divergences() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rdp, "_compute_rdp", cache(rdp._compute_rdp))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open() -> Iterator[None]:
+    """Close the figures that a test has drawn: matplotlib warns of the twenty-first that is open in a process."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
 
 
 @pytest.fixture(scope="session")

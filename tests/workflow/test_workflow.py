@@ -254,14 +254,12 @@ def at_a_terminal(command, folder, environment, is_time):
     return process.wait(), [line.split("\r\x1b[K")[-1] for line in lines]
 
 
+@pytest.mark.slow  # on a machine that is busy the run may end before Ctrl-C reaches it
 @pytest.mark.parametrize(
     ("command", "code", "more"),
     [
         (("dpfl", "run"), 130, []),
-        pytest.param(
-            ("make", "--old-file=.venv/ready", "demo"), -signal.SIGINT, [r"make: \*\*\* \[Makefile:\d+: demo\] .*"],
-            marks=pytest.mark.slow,
-        ),
+        (("make", "--old-file=.venv/ready", "demo"), -signal.SIGINT, [r"make: \*\*\* \[Makefile:\d+: demo\] .*"]),
     ],
     ids=["dpfl run", "make"],
 )  # fmt: skip

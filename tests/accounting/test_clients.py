@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import os
 
 import dp_accounting
 import numpy as np
@@ -214,6 +215,15 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, text, line):
     with pytest.raises(InputError) as refusal:
         ClientAccountant.load(path)
     assert line in str(refusal.value) and str(path) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_what_is_no_file_or_too_long_is_refused_before_it_is_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "long.json").open("wb") as stream:
+        stream.truncate(1 << 40)  # sparse: it takes no room
+    for path in (tmp_path / "pipe", tmp_path / "long.json", tmp_path):
+        with pytest.raises(InputError, match="is no ledger of clients: it is not a file of at most"):
+            ClientAccountant.load(path)
 
 
 def test_a_missing_file_and_a_full_folder_are_named(tmp_path):

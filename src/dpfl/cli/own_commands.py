@@ -40,7 +40,9 @@ _DPSGD = "https://arxiv.org/abs/1607.00133"
 
 @app.command(epilog=f"Example: {EXAMPLE}", rich_help_panel=DAILY)
 def fedavg(
-    data: Annotated[Path, typer.Option("--data", help="an .npz file, or a folder with a subfolder of images a class")],
+    data: Annotated[
+        Path, typer.Option("--data", help="an .npz file, or a folder with a subfolder of images for each class")
+    ],
     model: Annotated[str, typer.Option("--model", help="import path of a torch module, as my_module:Net")],
     clients: Annotated[int, typer.Option("--clients")],
     rounds: Annotated[int, typer.Option("--rounds")],
@@ -72,8 +74,8 @@ def fedavg(
 ) -> None:
     """Train your own torch module on your own data by federated averaging with DP-SGD, and state its privacy.
 
-    Writes runs.csv (a row, with accuracy by round), clients.csv (a row a client), privacy.md, model.pt and a record of
-    all inputs. An interrupted run goes on from its checkpoint.
+    Writes runs.csv (a row, with accuracy by round), clients.csv (a row for each client), privacy.md, model.pt and a
+    record of all inputs. An interrupted run goes on from its checkpoint.
     """
     given = {name: value for name, value in locals().items() if name not in ("data", "model", "out")}
     if device not in ("cpu", "cuda"):

@@ -172,7 +172,7 @@ def run(
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
         began = time.monotonic()
-        EVENTS.write_bytes(b"")  # those of an earlier run are none of this one
+        EVENTS.write_bytes(b"")  # an earlier run has left its events
         with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, EVENTS, progress):
             words = [*snakemake, *_LOGGER, *forced(), *arguments]
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025 import messages
 from dpfl.papers.bhaskar2025.distances import distance_cells, draw_distances
+from dpfl.papers.bhaskar2025.noise_fit import draw_noise, noise_cells, noise_message
 from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells, open_message
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
@@ -138,6 +139,7 @@ FIGURES = {
     "splits": FigureRecipe(split_cells, draw_splits, messages.splits),
     "readings": FigureRecipe(reading_cells, draw_readings, partial(messages.readings, names=NAMES)),
     "open_settings": FigureRecipe(open_cells, draw_open, open_message),
+    "noise_fit": FigureRecipe(noise_cells, draw_noise, noise_message),
     "distances": FigureRecipe(distance_cells, draw_distances, messages.distances),
     "sampling": FigureRecipe(sampling_cells, draw_sampling, messages.sampling),
 }

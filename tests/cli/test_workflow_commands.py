@@ -17,11 +17,17 @@ def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_
     folder = tmp_path / "workflow" / "profiles" / "mine"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(profile)
-    assert workflow_commands._gpus("mine") == ["--resources", *words]
+    assert workflow_commands._gpus("mine", 1) == ["--resources", *words]
 
 
 @pytest.mark.parametrize(
-    ("device", "profile", "gpus"), [("cuda", "default", ["gpu=2"]), ("cpu", "default", None), ("cuda", "slurm", None)]
+    ("device", "profile", "gpus"),
+    [
+        ("cuda", "default", ["gpu=2"]),
+        ("cuda, jobs_per_gpu: 3", "default", ["gpu=6"]),
+        ("cpu", "default", None),
+        ("cuda", "slurm", None),
+    ],
 )
 def test_a_run_says_its_gpus_on_one_host_alone(repository, monkeypatch, tmp_path, device, profile, gpus):
     monkeypatch.chdir(repository)

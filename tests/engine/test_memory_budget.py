@@ -10,11 +10,13 @@ from dpfl.grid.training_job import TrainingJob
 def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free_gb * 2**30, 2 * free_gb * 2**30))
 
-    def planned(device, memory_gb):
+    def planned(device, memory_gb, jobs_per_gpu=1):
         machine = {"device": device, "threads": 1, "memory_gb": memory_gb}
-        return with_memory(TrainingJob("p", "fedavg_images", "s", {}, ({},), (0,), machine)).resources["memory_gb"]
+        job = TrainingJob("p", "fedavg_images", "s", {}, ({},), (0,), machine)
+        return with_memory(job, jobs_per_gpu).resources["memory_gb"]
 
-    assert planned("cuda", None) == pytest.approx(0.8 * free_gb)
+    assert planned("cuda", None) == planned("cuda", None, 2) == pytest.approx(0.8 * free_gb)
+    assert planned("cuda", None, 8) == pytest.approx(0.8 * free_gb / 4)  # an eighth of all of it
     assert planned("cuda", 3) == planned("cpu", 3) == 3
     assert planned("cpu", None) == 1
 

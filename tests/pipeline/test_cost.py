@@ -220,4 +220,4 @@ def test_a_gpu_that_was_not_measured_is_guessed_from_the_floating_point_operatio
     job = training_job(model="cnn_relu", device="cuda")
     work = cost.work_of(job)
     found = cost.estimate(job, {unit.kind: unit})
-    assert not found.known and found.seconds == pytest.approx(5 + work.steps * 0.01 + work.records * 4e9 / 2e13)
+    assert not found.known and found.seconds == pytest.approx(5 + work.steps * 0.01 + work.records * 4e9 / 1.3e13)

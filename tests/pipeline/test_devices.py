@@ -94,6 +94,20 @@ def test_processes_of_one_allocation_share_no_gpu_and_two_jobs_may_both_call_the
             assert devices._lock_one(["0", "1"], "9", stack) == "1"
 
 
+def test_places_of_a_gpu_are_taken_after_the_gpus_without_a_job(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ExitStack() as stack:
+        taken = [devices._lock_one(["0", "1"], "", stack, jobs_per_gpu=2) for _ in range(5)]
+        assert taken == ["0", "1", "0", "1", None]
+        assert devices._lock_one(["0", "1"], "", stack) is None  # who shares with none waits for the first places
+    monkeypatch.setenv(VISIBLE, "0")
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    with own_gpu(True, 2), ExitStack() as stack:
+        assert os.environ[VISIBLE] == "0"
+        assert [devices._lock_one(["0"], "", stack, 2) for _ in range(2)] == ["0", None]
+
+
 def test_a_folder_whose_files_cannot_be_locked_is_one_line(monkeypatch, tmp_path):
     def unsupported(*_):
         raise OSError(38, "Function not implemented")

@@ -86,7 +86,8 @@ def train(
     found = expansion.find(resolved, paper, job)
     if not estimate(found).gpus:
         found = replace(found, resources={**found.resources, "device": "cpu"})  # so say its record and checkpoint
-    with own_gpu(found.resources["device"] == "cuda"):  # waited for before the stage's clock starts
+    jobs_per_gpu = resolved["training"]["jobs_per_gpu"]
+    with own_gpu(found.resources["device"] == "cuda", jobs_per_gpu):  # waited for before the stage's clock starts
         _train(resolved, found, cores)
 
 
@@ -124,7 +125,9 @@ def _train(resolved: dict[str, Any], job: TrainingJob, cores: int) -> None:
     processes = cores if can_divide(job) else 1
     shown = progress_bar(f"{job.paper} {job.name}", unit="steps")
     with clients_on(processes), shown as progress:
-        table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
+        table = experiment.train(
+            with_memory(job, resolved["training"]["jobs_per_gpu"]), folders, calibration, checkpoint, progress
+        )
     experiments.require_trained(job, table)
     output = expansion.run_table(results_folder(resolved), job.paper, job.name)
     write_table(table, output)

@@ -130,7 +130,7 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     require_no_brace(Path(resolved["data"]["folder"]).absolute())
     require_writable(Path("results"), Path(resolved["data"]["folder"]))
     uses_gpus = not where.on_cluster and resolved["training"]["device"] == "cuda"
-    gpus = _gpus(profile) if uses_gpus else []
+    gpus = _gpus(profile, resolved["training"]["jobs_per_gpu"]) if uses_gpus else []
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     # The profile is last: the options before it take all the words that follow, targets too.
     options = [*overlay, *gpus, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
@@ -140,13 +140,16 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     return _run(resolved, jobs, where, options, more, again)
 
 
-def _gpus(profile: str) -> list[str]:
-    """Return the option that lets as many jobs train on GPUs at once as there are here, where the profile says no other
+def _gpus(profile: str, jobs_per_gpu: int) -> list[str]:
+    """Return the option that lets so many jobs train at once on each GPU that is here, unless the profile says another
     number; its own resources are said again, for the option replaces them."""
     from dpfl.pipeline.devices import require_gpu
     from dpfl.pipeline.plan import PROFILES, resources_of
 
-    resources = {"gpu": len(require_gpu()), **resources_of(load_mapping(PROFILES / profile / "config.yaml"))}
+    resources = {
+        "gpu": jobs_per_gpu * len(require_gpu()),
+        **resources_of(load_mapping(PROFILES / profile / "config.yaml")),
+    }
     return ["--resources", *(f"{name}={value}" for name, value in resources.items())]
 
 

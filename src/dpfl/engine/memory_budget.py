@@ -12,8 +12,9 @@ GPU_SHARE = 0.8  # of what is free on a GPU goes to gradients; data, models and 
 CPU_GB = 1.0
 
 
-def with_memory(job: TrainingJob) -> TrainingJob:
-    """Return the job with a budget of memory: its own, or where it has none, most of what is free on its GPU.
+def with_memory(job: TrainingJob, jobs_per_gpu: int = 1) -> TrainingJob:
+    """Return the job with a budget of memory: its own, or if it has none, most of what is free on its GPU, and of the
+    whole GPU's memory at most the share of one of `jobs_per_gpu` jobs.
 
     To be called where the job's GPU is held (`own_gpu`). A job on a CPU without a budget gets one gigabyte: it cannot
     know how many others share the machine.
@@ -24,8 +25,9 @@ def with_memory(job: TrainingJob) -> TrainingJob:
         return replace(job, resources={**job.resources, "memory_gb": CPU_GB})
     import torch
 
-    free, _ = torch.cuda.mem_get_info()
-    return replace(job, resources={**job.resources, "memory_gb": GPU_SHARE * free / 2**30})
+    free, total = torch.cuda.mem_get_info()
+    own = GPU_SHARE * min(free, total / jobs_per_gpu)
+    return replace(job, resources={**job.resources, "memory_gb": own / 2**30})
 
 
 def on_cpu(job: TrainingJob) -> TrainingJob:

@@ -95,6 +95,7 @@ def _entry_jobs(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any
     only, lists = config["only"], paper.grid.get("lists", {})
     resources = dict(config["training"])
     precision = resources.pop("precision")  # a setting: it decides the numbers
+    del resources["jobs_per_gpu"]  # of the host, not of a job
     seeds = _seeds(entry["seeds"], config["seeds"])
     group = entry["seeds"]["per_job"]
     jobs = []

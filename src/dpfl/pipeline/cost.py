@@ -53,7 +53,7 @@ def _number(text: str) -> float:
 
 TABLE = Path(__file__).with_name("costs.csv")
 PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes
-GPU_FLOPS = 2e13  # a second, sustained: a guess used until `dpfl plan --measure` has run on the GPU
+GPU_FLOPS = 1.3e13  # a second, sustained: colour CNNs on an H200; used until `dpfl plan --measure` has run on the GPU
 GPU_STEP_SECONDS = 1e-2  # likewise: launches of one step's kernels, some 220 of a CNN's
 MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are for the unforeseen
 MEMORY_MARGIN = 1.25  # of a job's memory over the estimate

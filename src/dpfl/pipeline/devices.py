@@ -1,4 +1,4 @@
-"""Reserve a GPU for each training job."""
+"""Reserve a GPU, or a place on one, for each training job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import takewhile
+from itertools import product, takewhile
 from pathlib import Path
 
 from dpfl.commands import output_of
@@ -22,8 +22,10 @@ _POLL_SECONDS = 0.5
 
 
 @contextmanager
-def own_gpu(wanted: bool) -> Iterator[None]:
-    """Reserve one of the GPUs that are here where one is `wanted`; wait until one is free.
+def own_gpu(wanted: bool, jobs_per_gpu: int = 1) -> Iterator[None]:
+    """Reserve a place on one of the GPUs that are here if one is `wanted`; wait until one is free.
+
+    A GPU has `jobs_per_gpu` places, 1 or more; GPUs without a job are taken first.
 
     Enter it before torch first looks at CUDA: the environment then shows that GPU alone. A lock file for each GPU and
     user excludes other jobs; the system releases it when the process ends, however it ends. Of a scheduler's job (all
@@ -36,7 +38,7 @@ def own_gpu(wanted: bool) -> Iterator[None]:
         return
     known = require_gpu()
     with ExitStack() as stack:
-        while (taken := _lock_one(known, job, stack)) is None:
+        while (taken := _lock_one(known, job, stack, jobs_per_gpu)) is None:
             time.sleep(_POLL_SECONDS)
         before = os.environ.get(VISIBLE)
         os.environ[VISIBLE] = taken
@@ -63,10 +65,10 @@ def _gpus() -> list[str]:
     return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith(b"GPU")]
 
 
-def _lock_one(known: list[str], job: str, stack: ExitStack) -> str | None:
-    """Lock the first GPU that no other process of `job` holds, until `stack` is closed."""
-    for name in known:
-        label = re.sub("[^A-Za-z0-9-]", "_", f"{job}-{name}" if job else name)
+def _lock_one(known: list[str], job: str, stack: ExitStack, jobs_per_gpu: int = 1) -> str | None:
+    """Lock the first place that no other process of `job` holds, until `stack` is closed; return its GPU."""
+    for number, name in product(range(jobs_per_gpu), known):
+        label = re.sub("[^A-Za-z0-9-]", "_", f"{job}-{name}" if job else name) + (f"-{number}" if number else "")
         place = Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{label}.lock"
         descriptor = _opened(place)
         try:

@@ -16,6 +16,8 @@ An experiment is a module of one of the packages KINDS; its name is the key `exp
   which the first is a number in every finished run; noise_* and privacy_*. On a CPU the same arguments give
   the same bytes, with or without a checkpoint to resume from; on a GPU its model too decides them, and they repeat as
   far as CUDA's libraries repeat theirs.
+- `is_known_bad(job, cell)` is for attacks alone, and need not be there: whether a cell is a control, which states an
+  epsilon that is false on purpose. Such rows have True in the column known_bad, and no other row may.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -77,6 +80,26 @@ class Experiment(Protocol):
         state at `checkpoint` and resumes there. Raises InputError where what is given cannot be used.
         """
         ...
+
+
+def known_bad(job: TrainingJob) -> list[bool]:
+    """Return of every cell whether its experiment states a false epsilon there on purpose, as a control of an attack.
+
+    An experiment that has no such rule has no controls; it is not imported.
+    """
+    home = homes().get(job.experiment)
+    if home is None or not _defines(home, "is_known_bad"):
+        return [False] * len(job.cells)
+    rule = import_module(home).is_known_bad
+    return [bool(rule(job, cell)) for cell in job.cells]
+
+
+@cache
+def _defines(home: str, name: str) -> bool:
+    """Return whether a module defines a function, by its text: importing it would import torch, which is slow."""
+    spec = find_spec(home)
+    text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    return re.search(rf"^def {name}\(", text, re.MULTILINE) is not None
 
 
 def require_known(job: TrainingJob) -> None:

@@ -247,6 +247,11 @@ def _is_known_bad(job: TrainingJob, cell: Mapping[str, Any]) -> bool:
     return not _is_image(job) and RegressionSettings.of(job.settings).clipping is Clipping.MEAN
 
 
+def is_known_bad(job: TrainingJob, cell: Mapping[str, Any]) -> bool:
+    """Return whether a cell is a control: `train` marks it as known_bad, for the claim that it states is false."""
+    return _is_known_bad(job, cell)
+
+
 def _is_asynchronous(job: TrainingJob) -> bool:
     """Return whether asynchronous DP-SGD is audited."""
     return "scenario" in job.settings

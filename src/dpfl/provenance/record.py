@@ -212,6 +212,13 @@ def host(device: str, threads: int) -> dict[str, Any]:
     }
 
 
+def machine(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a record says of the machine that may decide the last digits of a computed array: system, processor,
+    and the versions of torch and numpy."""
+    parts = {"host": ("system", "cpu"), "software": ("torch", "numpy")}
+    return tuple(str(record[part].get(name)) for part, names in parts.items() for name in names)
+
+
 def locked_versions(lock: str) -> dict[str, str]:
     """Return the version of every package that the text of a lock file pins, by its normalised name."""
     return {_normal(name): version for name, version in _PINNED.findall(lock)}

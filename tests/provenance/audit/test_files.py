@@ -57,6 +57,35 @@ def test_a_table_made_from_another_run_is_found(chain):
     assert "another" in problem and "table.csv" in path
 
 
+@pytest.mark.parametrize(
+    ("name", "cpu", "change", "is_note"),
+    [
+        ("features/digits/train_x.npy", "another", {}, True),
+        ("features/digits/train_x.npy", None, {}, False),
+        ("features/digits/train_x.npy", "another", {"bytes": 1}, False),
+        ("features/digits/description.json", "another", {}, False),
+        ("arrays/digits/train_x.npy", "another", {}, False),
+    ],
+)
+def test_a_run_may_have_read_features_that_another_machine_rounded_otherwise(project, name, cpu, change, is_note):
+    place = record_path(project.runs[0])
+    record = json.loads(place.read_text())
+    [read] = [each for each in record["inputs"] if each["path"] == f"data/{name}"]
+    read |= {"sha256": "0" * 64, **change}
+    record["host"]["cpu"] = cpu or record["host"]["cpu"]
+    place.write_text(json.dumps(record))
+    seen = audit(project.results)
+    run = os.path.relpath(place, project.root)
+    other = [
+        each.path
+        for each in seen.findings
+        if each.problem == f"was made from another data/{name} than the one there now"
+    ]
+    assert other == ([] if is_note else [run])
+    note = f"read features of other bytes, which another machine computed: 1 stages, as {run}"
+    assert (note in seen.notes) is is_note
+
+
 def test_data_outside_the_folder_are_checked_where_they_are_there(chain):
     data, table = chain.parents[1] / "data", chain / "table.csv"
     data.mkdir()

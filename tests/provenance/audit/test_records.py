@@ -9,6 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from dpfl import experiments
 from dpfl.grid import configuration, expansion
 from dpfl.grid.expansion import run_table
 from dpfl.grid.training_job import TrainingJob
@@ -20,6 +21,7 @@ from dpfl.provenance.audit.records import (
     against_itself,
     against_noise,
     check_commits,
+    check_epsilons,
     check_records,
     check_runs,
     refutes_more,
@@ -148,7 +150,7 @@ RUNS = [f"results/demo/runs/bhaskar2025/{job.name}.csv.gz" for job in JOBS]
 NOISE, TABLE = "results/demo/accounting/bhaskar2025.csv", "results/demo/tables/bhaskar2025_table_2.csv"
 CLAIMS = "results/demo/claims/bhaskar2025.csv"
 ARRAYS = [f"data/arrays/digits/{name}" for name in ("description.json", "train_x.npy")]
-FEATURES = ["data/features/digits/description.json"]
+FEATURES = [f"data/features/digits/{name}" for name in ("description.json", "train_x.npy")]
 
 
 def entry(path):
@@ -253,6 +255,41 @@ def test_an_input_hash_that_siblings_contradict_is_found_where_the_data_have_no_
     problems, notes = found(honest)
     assert problems == [(RUNS[1], f"has a record that is not true: read another {ARRAYS[1]} than its siblings")]
     assert len(notes) == 1 and "not of the configuration's grid" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_note"),
+    [
+        ({}, False),
+        ({"cpu": "another"}, True),
+        ({"torch": "2.11.0"}, True),
+        ({"cpu": "another", "place": ARRAYS[1]}, False),
+        ({"cpu": "another", "place": FEATURES[0]}, False),
+        ({"cpu": "another", "bytes": 2}, False),
+        ({"cpu": "another", "third": "another"}, False),
+    ],
+    ids=["this machine", "processor", "torch", "arrays", "description", "size", "siblings on that machine"],
+)
+def test_features_may_have_other_bytes_on_another_machine(honest, changes, is_note):
+    """Floats are rounded otherwise there; whole numbers and descriptions are not."""
+    place = changes.get("place", FEATURES[1])
+    for name in (ARRAYS[0], FEATURES[0]):
+        del honest[name]
+    honest[NOISE]["inputs"] = []
+    siblings = [f"results/demo/runs/bhaskar2025/{name}.csv.gz" for name in ("x", "y", "z")]
+    for path in siblings:
+        honest[path] = copy.deepcopy(honest[RUNS[0]]) | {"outputs": [entry(path)]}
+    honest[siblings[2]]["host"]["cpu"] = changes.get("third")
+    honest[siblings[1]]["host"]["cpu"] = changes.get("third")
+    own = honest[RUNS[1]]
+    own["host"]["cpu"] = changes.get("cpu")
+    own["software"]["torch"] = changes.get("torch", "2.13.0+cpu")
+    [read] = [each for each in own["inputs"] if each["path"] == place]
+    read |= {"sha256": "another", "bytes": changes.get("bytes", 1)}
+    problems, notes = found(honest)
+    finding = (RUNS[1], f"has a record that is not true: read another {place} than its siblings")
+    note = f"read features of other bytes, which another machine computed: 1 stages, as {RUNS[1]}"
+    assert problems == ([] if is_note else [finding]) and (note in notes) is is_note
 
 
 def test_a_raw_file_of_another_hash_than_the_published_one_is_found(honest):
@@ -395,3 +432,117 @@ def test_runs_that_state_no_privacy_are_named(tmp_path, stated):
     report = Audit()
     check_runs(report, tmp_path, "demo", [JOB])
     assert "has runs that do not state their privacy" in [finding.problem for finding in report.findings]
+
+
+# Controls: rows whose epsilon is false on purpose.
+
+
+DIGITS = {"name": "digits", "records": {"train": 1437, "test": 360}, "stand_in_for": "mnist", "note": ""}
+DIABETES = {"name": "diabetes", "records": {"all": 442}, "stand_in_for": "insurance", "note": ""}
+CONTROLS = {
+    "vandijk2023": ("digits_messages_seed0", DIGITS, 1),
+    "lowy2021": ("canaries_diabetes_k3_tight_fixed_without_replacement_mean_seeds0to2", DIABETES, 3),
+    "bhaskar2025": ("canaries_digits_scatter_linear_k10_seed0", DIGITS, 0),
+}
+"""Of each paper with an attack its job, the data's description, and how many controls it has."""
+
+
+@pytest.fixture(scope="session")
+def attacked():
+    """Of each of these papers: the job, its calibrated noise and its run table, without what an attack finds."""
+    known = {(job.paper, job.name): job for job in expansion.expand(configuration.resolve({"scale": "demo"}))}
+    made = {}
+    for paper, (name, description, _) in CONTROLS.items():
+        job = replace(known[paper, name], resources={"device": "cpu", "threads": 1, "memory_gb": 1})
+        noise = experiments.load("canaries").calibrate(job, description).astype(object)
+        rows = [
+            {"seed": seed, "status": "finished", "clipping": job.settings.get("clipping"), **own,
+             **{key: value for key, value in {**job.settings, **cell}.items() if isinstance(value, str | int | float)},
+             "batch_size": own.get("batch_size", job.settings["batch_size"]), "known_bad": is_bad}
+            for cell, own, is_bad in zip(job.cells, noise.to_dict("records"), experiments.known_bad(job), strict=True)
+            for seed in job.seeds
+        ]  # fmt: skip
+        made[paper] = job, noise.assign(calibration_key=job.calibration_key), pd.DataFrame(rows, dtype=object)
+    return made
+
+
+@pytest.fixture
+def audited(attacked, tmp_path):
+    """What an audit finds in a paper's run table, after a change of a copy of it, and what it notes."""
+
+    def audit(paper, change=lambda table: None, **settings):
+        job, noise, table = attacked[paper]
+        table = table.copy()
+        change(table)
+        folder = tmp_path / "results" / "demo"
+        folder.joinpath("accounting").mkdir(parents=True, exist_ok=True)
+        noise.to_csv(expansion.noise_table(folder, paper), index=False)
+        write_table(table, run_table(folder, paper, job.name))
+        report = Audit()
+        known = check_runs(report, tmp_path, "demo", [replace(job, **settings)])
+        report.join(check_epsilons(tmp_path, known.items()))
+        return [finding.problem for finding in report.findings], report.notes
+
+    return audit
+
+
+@pytest.mark.parametrize("paper", CONTROLS)
+def test_a_control_whose_experiment_plants_it_is_accepted_and_counted(audited, paper):
+    problems, notes = audited(paper)
+    words = (
+        f"controls of attacks, marked known_bad, whose stated epsilon is false on purpose: {CONTROLS[paper][2]} runs"
+    )
+    assert problems == [] and (words in notes) == (CONTROLS[paper][2] > 0)
+
+
+@pytest.mark.parametrize("paper", ["vandijk2023", "lowy2021"])
+def test_a_control_that_is_not_marked_is_found(audited, paper):
+    problems, _ = audited(paper, lambda table: table.__setitem__("known_bad", False))
+    assert any("known_bad of seed 0 is False, by experiment canaries True" in each for each in problems)
+    assert any("states epsilon_proven" in each for each in problems)
+
+
+@pytest.mark.parametrize("paper", ["vandijk2023", "bhaskar2025"])
+def test_a_mark_excuses_no_false_epsilon_of_a_run_that_is_no_control(audited, paper):
+    def change(table):
+        table.loc[0, ["known_bad", "privacy_epsilon_proven"]] = True, 0.5
+
+    problems, _ = audited(paper, change)
+    assert "known_bad of seed 0 is True, by experiment canaries False" in problems
+    assert any("states epsilon_proven 0.5 for" in each for each in problems)
+
+
+def test_a_mark_in_a_table_of_another_experiment_is_found(audited):
+    def change(table):
+        table.loc[0, ["known_bad", "privacy_epsilon_proven"]] = True, 0.5
+
+    problems, _ = audited("bhaskar2025", change, experiment="fedavg_images")
+    assert "known_bad of seed 0 is True, by experiment fedavg_images False" in problems
+    assert any("states epsilon_proven 0.5 for" in each for each in problems)
+    problems, notes = audited("vandijk2023", experiment="async_dpsgd")
+    assert "known_bad of seed 0 is True, by experiment async_dpsgd False" in problems and "controls" not in str(notes)
+    assert any("statistics without noise, no guarantee gives inf to inf" in each for each in problems)
+
+
+def test_a_run_that_only_says_that_it_has_the_fault_is_no_control(audited):
+    def change(table):
+        table.loc[0, ["known_bad", "preparation"]] = True, "batch_normalised"
+
+    problems, _ = audited("vandijk2023", change)
+    assert "has no run of epsilon=2.0, preparation=none, scenario=synchronous" in problems
+
+
+@pytest.mark.parametrize("paper", ["vandijk2023", "lowy2021"])
+def test_a_control_states_what_is_proven_without_its_fault(audited, paper):
+    def change(table, epsilon):
+        table.loc[table["known_bad"].astype(bool), "privacy_epsilon_proven"] = epsilon
+
+    problems, _ = audited(paper, lambda table: change(table, 0.5))
+    assert any(each.startswith("states epsilon_proven 0.5 for") for each in problems)
+    problems, _ = audited(paper, lambda table: change(table, math.inf))
+    assert any("marked known_bad, but states no epsilon" in each for each in problems)
+
+
+def test_a_control_whose_epsilon_is_proven_is_found(audited):
+    problems, _ = audited("lowy2021", lambda table: table.__setitem__("clipping", "record"))
+    assert problems and all("is marked known_bad, but its epsilon_proven" in each for each in problems)

@@ -174,7 +174,7 @@ def record_notes(cells: pd.DataFrame) -> list[str]:
         notes.append(
             f"{data_name(str(dataset))}: each of ten clients draws a tenth of the records. {100 * law.law[0]:.1f} % of "
             f"the records are with none of them and {100 * (1 - law.law[0] - law.law[1]):.1f} % with two or more. A "
-            f"record with two clients spends an ε of {several}, where {epsilon:g} is published for one client."
+            f"record with two clients spends an ε of at most {several}, where {epsilon:g} is published for one client."
         )
     return notes
 

@@ -29,9 +29,9 @@ from dpfl.files import (
 )
 from dpfl.grid import expansion
 from dpfl.provenance import manifest
-from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.audit.findings import OTHER_FEATURES, Audit, Finding, is_derived
 from dpfl.provenance.crate import packed
-from dpfl.provenance.record import METADATA, EarlierFormatError, read_record
+from dpfl.provenance.record import METADATA, EarlierFormatError, machine, read_record
 from dpfl.provenance.trace import configuration_of, data_folders, lineage, scale_folder
 from dpfl.reporting.engine_report import PAGE
 from dpfl.reporting.pages import DERIVED
@@ -379,8 +379,20 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
         else:
             read[place] = record
             _check_outputs(report, (root, folder), place, record)
+    features = tuple(f"{each.as_posix()}/" for each in data_folders(folder) if each.parent.name == "features")
+    makers = {each["path"]: (record, each) for record in read.values() for each in record["outputs"]}
+    elsewhere = {
+        place: {
+            each["path"]
+            for each in record["inputs"]
+            if is_derived(each["path"], *features) and _is_of_another_machine(record, each, makers.get(each["path"]))
+        }
+        for place, record in read.items()
+    }
     for place, record in read.items():
-        _check_inputs(report, (root, folder), place, record)
+        _check_inputs(report, (root, folder), place, record, elsewhere[place])
+    if found := [os.path.relpath(place, root) for place, names in elsewhere.items() if names]:
+        report.notes.append(OTHER_FEATURES.format(count=len(found), name=found[0]))
     check_completeness(report, folder, read, sealed=sealed)
     _check_checkpoints(report, root / "checkpoints" / folder.name)
     if sealed:
@@ -440,8 +452,22 @@ def _difference(report: Audit, path: Path, output: dict[str, Any], stage: str) -
     return "" if report.hashes[output["path"]] == output["sha256"] else f"changed since stage {stage} wrote it"
 
 
-def _check_inputs(report: Audit, roots: tuple[Path, Path], place: Path, record: dict[str, Any]) -> None:
-    """Compare what a stage read with what is there now.
+def _is_of_another_machine(
+    record: Mapping[str, Any], entry: Mapping[str, Any], made: tuple[Mapping[str, Any], Mapping[str, Any]] | None
+) -> bool:
+    """Return whether a stage read a file of other bytes, and as many, than the one recorded, which another machine than
+    the stage's wrote. `made`: the record of the one there now, and the file in it."""
+    if made is None:
+        return False
+    maker, output = made
+    is_other = entry["sha256"] != output["sha256"] and entry["bytes"] == output["bytes"]
+    return is_other and machine(record) != machine(maker)
+
+
+def _check_inputs(
+    report: Audit, roots: tuple[Path, Path], place: Path, record: dict[str, Any], elsewhere: Collection[str]
+) -> None:
+    """Compare what a stage read with what is there now; not the files that it read `elsewhere`.
 
     A stage that read other bytes than their writer recorded was made from damage, even where the file is repaired. The
     table of noise is excepted: it is calibrated again for other jobs of the paper, while the noise that a run used is
@@ -453,7 +479,7 @@ def _check_inputs(report: Audit, roots: tuple[Path, Path], place: Path, record: 
     for entry in record["inputs"]:
         name = entry["path"]
         other = report.recorded.get(name, entry["sha256"]) != entry["sha256"]
-        if other and not name.startswith(f"results/{scale}/accounting/"):
+        if other and name not in elsewhere and not name.startswith(f"results/{scale}/accounting/"):
             problem = f"was made from another {name} than the one there now"
             report.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
         if name in report.hashes or name in changed:

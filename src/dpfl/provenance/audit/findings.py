@@ -10,6 +10,17 @@ from typing import Any
 from dpfl.errors import printable
 from dpfl.files import is_regular
 
+OTHER_FEATURES = "read features of other bytes, which another machine computed: {count} stages, as {name}"
+"""The note on stages whose features differ from those of their siblings, or from the recorded ones."""
+
+
+def is_derived(name: str, *features: str) -> bool:
+    """Return whether a file is an array of floats computed from data: one below a folder of `features`.
+
+    Machines round them differently. The description beside it and the data's own arrays are the same everywhere.
+    """
+    return name.startswith(features) and name.endswith(".npy")
+
 
 @dataclass(frozen=True)
 class Finding:

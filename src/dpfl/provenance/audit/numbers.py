@@ -304,12 +304,15 @@ PRIVACY = "privacy_"
 _MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
 _FACTS = (
     "radius", "regularisation", "step", "release", "order", "law", "model", "batch_size", "batch_factor", "scaling",
-    "epochs", "preparation",
+    "epochs", "preparation", "clipping",
 )  # fmt: skip
 _EXACT = ("normalised_exactly", "exact_pca", "batch_normalised")
 """Preparations of the inputs by statistics of other records, without noise: no guarantee."""
 _NOISY = ("normalised", "dp_pca")
 """Preparations that release noisy statistics; those of a record alone (layer_normalised) release nothing."""
+_MEAN = ("clipping", "mean")
+_FAULTS = (_MEAN, *(("preparation", each) for each in _EXACT))
+"""What controls do that their statement leaves out."""
 _LOGISTIC_CURVATURE = 0.25
 _LARGEST_NUMBER = 10_000_000
 """Of records or steps of a statement; ours have 220,000. Composing more may take hours, or all memory."""
@@ -321,7 +324,8 @@ class StatedPrivacy:
     """Parts of a run's privacy statement and settings that decide its epsilon; None where nothing is stated.
 
     `mechanism` and `sampler` are JSON objects with the key `kind`; `facts` are settings by name, as text; `strategy` is
-    the definition of the run's, as JSON. An infinite bound of a run with noise states nothing.
+    the definition of the run's, as JSON. An infinite bound of a run with noise states nothing. `is_control`: its
+    epsilon is false on purpose, for an attack to refute.
     """
 
     mechanism: str
@@ -339,9 +343,10 @@ class StatedPrivacy:
     facts: tuple[tuple[str, str], ...]
     strategy: str
     preparation_epsilon: float
+    is_control: bool = False
 
     @classmethod
-    def of(cls, run: Row, settings: Mapping[str, Any]) -> StatedPrivacy:
+    def of(cls, run: Row, settings: Mapping[str, Any], *, is_control: bool = False) -> StatedPrivacy:
         """Return the statement of a row of a run table, and of its job's settings.
 
         Raises ValueError for larger numbers than any run of ours has.
@@ -366,6 +371,7 @@ class StatedPrivacy:
             tuple((name, run[name]) for name in _FACTS if run.get(name, "") not in ("", "nan")),
             json.dumps(strategies[run["strategy"]]) if run.get("strategy") in strategies else "",
             float(settings["preparation_share"]) * float(run["epsilon"]) if prepares else 0.0,
+            is_control,
         )
 
     @property
@@ -405,8 +411,9 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
     where it has no answer.
 
     Statements without noise, or about statistics without noise, have to say that epsilon is infinite. What is refuted
-    must not exceed what is proven.
+    must not exceed what is proven. A control states what is proven of its run without the fault.
     """
+    stated = _without_fault(stated) if stated.is_control else stated
     if stated.noise_multiplier == 0:
         return EpsilonInterval(math.inf, math.inf, "no noise, no guarantee")
     if which == "contraction":
@@ -421,13 +428,34 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
     return proven
 
 
+def _without_fault(stated: StatedPrivacy) -> StatedPrivacy:
+    """Return the statement of a run that has none of the faults which are planted in controls."""
+    facts = [(name, value) for name, value in stated.facts if (name, value) not in _FAULTS]
+    return replace(stated, facts=tuple(facts))
+
+
+def control_problem(stated: StatedPrivacy) -> str:
+    """Return why a statement is not that of a control: its epsilon is proven of what the run does, or may be. "" if it
+    is one.
+    """
+    epsilon, limits = stated.epsilons.get("proven"), interval(replace(stated, is_control=False), "proven")
+    if epsilon is None:
+        return "is marked known_bad, but states no epsilon"
+    if limits is None:
+        return f"is marked known_bad, but no accountant here can tell whether its epsilon_proven {epsilon:.6g} is false"
+    if limits.proves(epsilon):
+        between = f"{limits.accountant} gives {limits.lower:.6g} to {limits.upper:.6g}"
+        return f"is marked known_bad, but its epsilon_proven {epsilon:.6g} is proven; {between}"
+    return ""
+
+
 def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
     """Return where an upper bound has to be, by the kind of the mechanism."""
     mechanism = parse_json(stated.mechanism)
     kind, move = mechanism["kind"], _MOVES[Neighbouring(stated.neighbouring)]
     run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
     if kind == "Gaussian":
-        return _gaussian(stated, run, move)
+        return _turned_mean(stated, run) or _gaussian(stated, run, move)
     if kind == "SummedGaussian":
         return gaussian(**run, move=move / math.sqrt(mechanism["clients"]))
     if kind == "ShuffledGaussian":
@@ -460,6 +488,15 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
         once = gaussian(**{**run, "steps": epochs}, move=move)
         return once if sampler == "ShuffledEpochs" else replace(once, lower=0.0)  # drawn apart, they hide each other
     return _replaced(stated, run) if replaces else None
+
+
+def _turned_mean(stated: StatedPrivacy, run: dict[str, Any]) -> EpsilonInterval | None:
+    """Return the interval of a mean that is clipped as a whole, with the noise of one whose records are: a record that
+    is drawn moves it by the batch size times as much. None for another run."""
+    size = parse_json(stated.sampler).get("batch_size", 1)
+    if _MEAN not in stated.facts or stated.neighbouring != Neighbouring.REPLACE_ONE or size <= 1:
+        return None
+    return _replaced(stated, run | {"noise_multiplier": stated.noise_multiplier / size}, "mean_")
 
 
 _REPLACED = {kind.__name__: kind.sampling for kind in (FixedBatches, WithReplacement)}
@@ -672,6 +709,10 @@ class EpsilonInterval:
         """Return whether epsilon is in the interval."""
         return self.lower <= epsilon <= self.upper
 
+    def proves(self, epsilon: float) -> bool:
+        """Return whether epsilon is proven: not below the interval, nor in it where that only bounds it."""
+        return epsilon >= (self.upper if self.wide else self.lower)
+
     @property
     def wide(self) -> bool:
         """True where the accountant only bounds epsilon: a change of the noise may stay hidden between its ends."""
@@ -817,5 +858,11 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     composition = InvertedComposition(steps, delta)
     least, most = composition.epsilon(), composition.epsilon(blur=grid * math.sqrt(count) / 2)
     if math.isnan(least + most):
-        return EpsilonInterval(0.0, composition.bound, "Renyi divergences of the privacy profile")
+        alone = max(_alone(profile, delta) for profile, _ in steps)
+        return EpsilonInterval(alone * (1 - 2e-3) - 2e-4, composition.bound, "Renyi divergences of the privacy profile")
     return EpsilonInterval(least * (1 - 2e-3) - 2e-4, most * (1 + 2e-3) + 2e-4, _INVERTED)
+
+
+def _alone(profile: Profile, delta: float) -> float:
+    """Return what one step spends, by its profile: at most what all steps spend."""
+    return _root(lambda epsilon: float(profile(np.array([epsilon]))[0]) - math.log(delta))

@@ -9,20 +9,22 @@ import re
 import runpy
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfl import experiments
 from dpfl.commands import git
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_regular, parse_json, record_path
 from dpfl.grid.expansion import noise_table, run_table
-from dpfl.provenance.audit.findings import Audit, Finding, one_line
-from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, interval
-from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, read_record
+from dpfl.provenance.audit.findings import OTHER_FEATURES, Audit, Finding, is_derived, one_line
+from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, control_problem, interval
+from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, machine, read_record
 from dpfl.provenance.run_identity import training_code
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import CLOCKS, NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
@@ -177,12 +179,16 @@ def check_records(report: Audit, context: Context) -> None:
     the same bytes, after them; and run tables of jobs that the configuration does not ask for.
     """
     stated = _hashes_of_sources(context)
-    older, unasked = [], []
+    older, unasked, elsewhere = [], [], []
     unique = {record["outputs"][0]["path"]: record for record in context.records.values()}
     for path, record in unique.items():
         problems = [*_own_words(path, record, context), *_platform(record), *_times(record, context)]
         problems += _raw_file(path, record)
-        problems += [f"read another {name} than its siblings" for name in _unlike_siblings(record, stated)]
+        for name, is_elsewhere in _unlike_siblings(record, stated, f"{context.data}/features/"):
+            if is_elsewhere:
+                elsewhere.append(path)
+            else:
+                problems.append(f"read another {name} than its siblings")
         for name, is_older in _unread(path, record, context):
             if is_older:
                 older.append(path)
@@ -194,6 +200,8 @@ def check_records(report: Audit, context: Context) -> None:
             unasked.append(path)
     if older:
         report.notes.append(f"older than a run table of their paper: {len(set(older))} pages, as {older[0]}")
+    if elsewhere:
+        report.notes.append(OTHER_FEATURES.format(count=len(set(elsewhere)), name=elsewhere[0]))
     if unasked:
         report.notes.append(
             f"not of the configuration's grid, so not checked: {len(unasked)} run tables, as {unasked[0]}"
@@ -300,23 +308,33 @@ def _needed(path: str, context: Context) -> set[str]:
     return set()
 
 
-def _hashes_of_sources(context: Context) -> dict[str, dict[str, int]]:
-    """Return how many stages read which bytes of every file that no record here describes."""
-    stated: dict[str, dict[str, int]] = {}
+_Readers = dict[tuple[int, str], Counter[tuple[str, ...]]]
+"""Size and hash of a file to how many stages read it so, by their machine."""
+
+
+def _hashes_of_sources(context: Context) -> dict[str, _Readers]:
+    """Return which stages read which bytes of every file that no record here describes."""
+    stated: dict[str, _Readers] = {}
     for record in context.records.values():
         for entry in record["inputs"]:
             if entry["path"] not in context.records:
-                counts = stated.setdefault(entry["path"], {})
-                counts[entry["sha256"]] = counts.get(entry["sha256"], 0) + 1
+                bytes_ = entry["bytes"], entry["sha256"]
+                stated.setdefault(entry["path"], {}).setdefault(bytes_, Counter())[machine(record)] += 1
     return stated
 
 
-def _unlike_siblings(record: Record, stated: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield the files that most other stages read in another state."""
+def _unlike_siblings(record: Record, stated: Mapping[str, _Readers], features: str) -> Iterator[tuple[str, bool]]:
+    """Yield the files that most other stages read in another state, and whether another machine explains it: below
+    the folder of `features`, an array of the same size that most stages of this machine read."""
     for entry in record["inputs"]:
-        counts = stated.get(entry["path"], {})
-        if len(counts) > 1 and counts[entry["sha256"]] < max(counts.values()):
-            yield entry["path"]
+        readers, own = stated.get(entry["path"], {}), (entry["bytes"], entry["sha256"])
+        if len(readers) < 2 or readers[own].total() == max(each.total() for each in readers.values()):
+            continue
+        here = machine(record)
+        usual = max(readers, key=lambda each: readers[each].total())
+        is_usual_here = readers[own][here] == max(each[here] for each in readers.values())
+        is_rounded = is_derived(entry["path"], features) and entry["bytes"] == usual[0]
+        yield entry["path"], is_rounded and is_usual_here
 
 
 def _note_made_again(report: Audit, unique: Mapping[str, Record], context: Context) -> None:
@@ -499,6 +517,7 @@ def distinguishing(values: Row) -> set[str]:
 # Compare run tables with the grid, the calibrated noise, and other accountants.
 
 _BY_ROUND = "_by_round"
+_CONTROL = "known_bad"
 _UNREADABLE = (LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
 """What a table raises that holds other texts than ours, whose hashes agree: each is a finding of the table."""
 _NAMED = 3
@@ -513,6 +532,9 @@ def check_runs(
     Where noise was calibrated again since a run, the run must not state more than what is proven now; notes count these
     tables, and those that state more to be refuted.
 
+    A note counts the controls, whose epsilon is false on purpose. The experiment says which runs are controls, and a
+    run table that says otherwise is a finding.
+
     With `all_seeds` a family of jobs that has begun must have every seed. Without, seeds may be missing after the
     last one, and before it where other families of the paper have not begun: a note names them, for deleting seeds and
     remaking all pages looks the same.
@@ -522,6 +544,7 @@ def check_runs(
     missing: dict[Path, TrainingJob] = {}
     last: dict[tuple[str, str], int] = {}
     known: dict[StatedPrivacy, Path] = {}
+    controls = 0
     for job in jobs:
         path = run_table(folder, job.paper, job.name)
         if not is_regular(path):
@@ -533,7 +556,10 @@ def check_runs(
         try:
             runs = read_rows(path)
             report.count("runs", len(runs))
-            stated, problems = _stated(runs, job)
+            marks, wrong = _controls(runs, job)
+            controls += sum(marks)
+            stated, problems = _stated(runs, job, marks)
+            problems += wrong
             known |= {each: path for each in stated if each not in known}
             problems += noise.problems(path, job, runs)
             problems = against_grid(runs, job) + against_itself(runs) + problems
@@ -544,19 +570,49 @@ def check_runs(
         for problem in dict.fromkeys(problems):
             report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
     report.notes += noise.notes()
+    if controls:
+        words = "controls of attacks, marked known_bad, whose stated epsilon is false on purpose"
+        report.notes.append(f"{words}: {controls} runs")
     _note_missing(report, root, missing, last, all_seeds)
     return known
 
 
-def _stated(runs: list[Row], job: TrainingJob) -> tuple[dict[StatedPrivacy, None], list[str]]:
-    """Return the different privacy statements of a table's runs, and what is wrong with those that cannot be read."""
+def _controls(runs: list[Row], job: TrainingJob) -> tuple[list[bool], list[str]]:
+    """Return of every run whether it is a control, and what is wrong with the column known_bad.
+
+    The job's experiment says it of a cell. A run that the column alone calls known_bad is no control.
+    """
+    cells = list(zip(job.cells, experiments.known_bad(job), strict=True))
+    marks, problems = [], []
+    for run in runs:
+        own = [is_bad for cell, is_bad in cells if _is_of(run, cell)] if any(is_bad for _, is_bad in cells) else []
+        is_bad, told = bool(own) and all(own), run.get(_CONTROL, "False")
+        marks.append(is_bad and told == "True")
+        if told != str(is_bad):
+            problems.append(f"{_CONTROL} of seed {run.get('seed')} is {told}, by experiment {job.experiment} {is_bad}")
+    return marks, problems
+
+
+def _is_of(run: Row, cell: Mapping[str, Any]) -> bool:
+    """Return whether a run has the values of a cell that distinguish it from others."""
+    wanted = {name: str(value) for name, value in cell.items() if name in run and _is_plain(value)}
+    return all(value_of(run[name]) == value_of(wanted[name]) for name in distinguishing(wanted))
+
+
+def _stated(runs: list[Row], job: TrainingJob, controls: list[bool]) -> tuple[dict[StatedPrivacy, None], list[str]]:
+    """Return the different privacy statements of a table's runs, and what is wrong with those that cannot be read.
+
+    `controls`: of every run, whether it is one.
+    """
     stated: dict[StatedPrivacy, None] = {}
     problems = []
     if not all(run.get(f"{PRIVACY}mechanism") for run in runs):
         problems.append("has runs that do not state their privacy")
-    for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
+    for run, is_control in zip(runs, controls, strict=True):
+        if f"{PRIVACY}mechanism" not in run:
+            continue
         try:
-            stated[StatedPrivacy.of(run, job.settings)] = None
+            stated[StatedPrivacy.of(run, job.settings, is_control=is_control)] = None
         except _UNREADABLE as error:
             problems.append(f"has a privacy statement that cannot be read: {one_line(error)}")
     return stated, problems
@@ -649,10 +705,13 @@ def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> A
         try:
             title = stated.title
             between = {which: interval(stated, which) for which in stated.epsilons}
+            proven = control_problem(stated) if stated.is_control else ""
         except _UNREADABLE as error:
             problem = f"has a privacy statement that no accountant can follow: {one_line(error)}"
             report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
             continue
+        if proven:
+            report.findings.append(Finding(str(path.relative_to(root)), proven, (path, record_path(path))))
         for which, limits in between.items():
             if limits is None:
                 continue

@@ -33,10 +33,10 @@ export $(SET_BY_USER)
 env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12, else the first on PATH that fits; TORCH=cpu or cuda, else by the driver)
 
 $(READY): requirements.lock $(HASHES) pyproject.toml
-	@$(CHECK_TORCH); PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; }; \
-	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.12 python3.11; fi; \
+	@$(CHECK_TORCH); PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; }; \
+	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.13 python3.12 python3.11; fi; \
 	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
-	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11 or 3.12 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
+	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11, 3.12 or 3.13 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV)
 	@set -e; env=$(VENV); $(INSTALL_TORCH)
 	$(VENV)/bin/pip $(BY_HASH) requirements.hashes

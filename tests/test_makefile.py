@@ -201,7 +201,8 @@ def interpreters(make, tmp_path):
     ("names", "words", "taken"),
     [
         (["python3", "python3.11", "python3.12"], (), "python3"),
-        (["python3!", "python3.11", "python3.12"], (), "python3.12"),
+        (["python3!", "python3.11", "python3.12", "python3.13"], (), "python3.13"),
+        (["python3!", "python3.11", "python3.12", "python3.13!"], (), "python3.12"),
         (["python3!", "python!", "python3.11"], (), "python3.11"),
         (["python3", "python3.12"], ("PYTHON=python3.12",), "python3.12"),
     ],
@@ -212,10 +213,10 @@ def test_the_interpreter_that_is_named_or_first_on_the_path_is_taken(interpreter
     assert f"with Python of {taken}\n" in done.stdout
 
 
-@pytest.mark.parametrize("named", ["python3.13", f"x`touch {MARK}`", f"x;touch {MARK}"])
+@pytest.mark.parametrize("named", ["python3.10", f"x`touch {MARK}`", f"x;touch {MARK}"])
 def test_an_interpreter_that_does_not_fit_is_named(interpreters, tmp_path, named):
-    done = interpreters("python3", "python3.13!", words=(f"PYTHON={named}",))
-    assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11 or 3.12" in done.stderr
+    done = interpreters("python3", "python3.10!", words=(f"PYTHON={named}",))
+    assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11, 3.12 or 3.13" in done.stderr
     assert not (tmp_path / MARK).exists() and not (tmp_path / ".venv" / "ready").exists()
 
 

@@ -61,3 +61,11 @@ def test_ci_tests_every_version_that_is_declared_and_asserts_it(repository):
     words = f"Python {', '.join(declared[:-1])} or {last}"
     assert all(words in (repository / page).read_text() for page in ("README.md", "docs/tutorial.md", "Makefile"))
     assert f"Python {', '.join(declared[:-1])} and {last}" in (repository / "CONTRIBUTING.md").read_text()
+
+
+def test_the_container_does_not_run_as_root(repository):
+    recipe = (repository / "Containerfile").read_text()
+    steps = [line.split() for line in recipe.splitlines() if re.match("[A-Z]+ ", line)]
+    users = [step[1] for step in steps if step[0] == "USER"]
+    assert users == ["dpfl"] and [step[0] for step in steps][-3:] == ["USER", "WORKDIR", "ENTRYPOINT"]
+    assert "ENV HOME=/tmp USER=dpfl\n" in recipe and "we know no digest" in recipe

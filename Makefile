@@ -78,9 +78,9 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	@touch $@
 
 $(LOWEST)/ready: pyproject.toml | $(READY)
-	$(VENV)/bin/python -m venv $(LOWEST)
+	$(VENV)/bin/python -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check uv
-	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[pipeline,cluster,test]'
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[pipeline,test]'
 	@touch $@
 
 test-lowest: export OMP_NUM_THREADS = 1

@@ -1,10 +1,13 @@
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 
 def test_conda_and_pip_have_the_same_pins(repository):
@@ -126,3 +129,14 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
     assert undeclared(["src"], accountants + extras["pipeline"]) == slurm  # a site's options alone ask for it
     needs = accountants + extras["pipeline"] + extras["cluster"] + extras["test"]
     assert not undeclared(["tests", "benchmarks"], needs)
+
+
+def test_the_run_with_the_lowest_versions_has_the_floors_that_are_declared(repository):
+    """In the environment of `make test-lowest`: another package may need a newer version than we declare."""
+    if Path(sys.prefix).name != ".venv-lowest":
+        pytest.skip("not the environment of make test-lowest")
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needs = map(Requirement, [*project["dependencies"], *extras["pipeline"], *extras["test"]])
+    floors = {need.name: [each.version for each in need.specifier if each.operator in (">=", "==")] for need in needs}
+    assert {name: [version(name)] for name in floors if Version(version(name)) != Version(floors[name][0])} == {}

@@ -201,7 +201,8 @@ def interpreters(make, tmp_path):
     ("names", "words", "taken"),
     [
         (["python3", "python3.11", "python3.12"], (), "python3"),
-        (["python3!", "python3.11", "python3.12"], (), "python3.12"),
+        (["python3!", "python3.11", "python3.12", "python3.13"], (), "python3.13"),
+        (["python3!", "python3.11", "python3.12", "python3.13!"], (), "python3.12"),
         (["python3!", "python!", "python3.11"], (), "python3.11"),
         (["python3", "python3.12"], ("PYTHON=python3.12",), "python3.12"),
     ],
@@ -212,10 +213,36 @@ def test_the_interpreter_that_is_named_or_first_on_the_path_is_taken(interpreter
     assert f"with Python of {taken}\n" in done.stdout
 
 
-@pytest.mark.parametrize("named", ["python3.13", f"x`touch {MARK}`", f"x;touch {MARK}"])
+def test_the_size_is_said_before_anything_is_installed(interpreters):
+    said = interpreters("python3", words=("TORCH=cpu",)).stdout
+    assert said.index("1.7 GB on disk with the CPU build of torch, 5.4 GB with CUDA") < said.index("pip")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["PYTHON=python3.12"], "dpfl: .venv was set up with another Python than python3.12; remove .venv"),
+        (["PYTHON=no-such"], "dpfl: .venv was set up with another Python than no-such; remove .venv"),
+        (["TORCH=cuda"], "dpfl: .venv has torch without CUDA; remove .venv"),
+        (["PYTHON=python3.11"], ""),
+        (["TORCH=cpu"], ""),
+    ],
+)
+def test_an_environment_that_is_there_must_fit_what_is_named(make, tmp_path, words, error):
+    own, folder = tmp_path / ".venv/bin/python", tmp_path / "interpreters"
+    folder.mkdir()
+    for path, version in ((own, "3.11"), (folder / "python3.11", "3.11"), (folder / "python3.12", "3.12")):
+        path.write_text(f"#!/bin/sh\necho {version}\n")
+        path.chmod(0o755)
+    done, calls = make("pages", *words, env={"PATH": f"{folder}:{os.defpath}"})
+    assert done.returncode == (2 if error else 0) and error in done.stderr
+    assert bool(calls) is not bool(error)
+
+
+@pytest.mark.parametrize("named", ["python3.10", f"x`touch {MARK}`", f"x;touch {MARK}"])
 def test_an_interpreter_that_does_not_fit_is_named(interpreters, tmp_path, named):
-    done = interpreters("python3", "python3.13!", words=(f"PYTHON={named}",))
-    assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11 or 3.12" in done.stderr
+    done = interpreters("python3", "python3.10!", words=(f"PYTHON={named}",))
+    assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11, 3.12 or 3.13" in done.stderr
     assert not (tmp_path / MARK).exists() and not (tmp_path / ".venv" / "ready").exists()
 
 

@@ -194,3 +194,10 @@ def test_the_module_needs_no_torch():
     code = "import sys, dpfl.results as r; r.tables(sys.argv[1]); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "paper"], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_the_accountants_alone_say_what_the_results_need():
+    code = "import sys; sys.modules['pandas'] = None; import dpfl.results"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode and last.startswith("ModuleNotFoundError: dpfl.results needs pandas: only the accountants")

@@ -29,8 +29,14 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import pandas as pd
-import yaml
+try:
+    import pandas as pd
+    import yaml
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"dpfl.results needs {missing.name}: only the accountants are here; pip install '.[pipeline]', or make env",
+        name=missing.name,
+    ) from missing
 
 from dpfl import catalog
 from dpfl.errors import InputError

@@ -7,13 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+
+from dpfl.errors import InputError
+from dpfl.pipeline import site
+
+pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs the extra cluster")
 from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_partition_file
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
-
-from dpfl.errors import InputError
-from dpfl.pipeline import site
 
 SLIPS = {
     "jobs: 0": "jobs", "jobs: many": "jobs", "slurm_acount: x": "unknown key", "longest_minutes: -1": "longest_minutes",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_batches
+from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, replaced_in_bins, shuffled_batches
 from dpfl.accounting.composition import GridLaw, LossPart, epsilon_above, epsilon_below, regrid
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
@@ -587,7 +587,7 @@ class _BallsInBins(_Epochs[BallsInBins]):
         return self._reach * math.sqrt(self.begun_epochs) / self.run.noise_multiplier
 
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
-        """Return the epsilon of one pair; a replacement is a removal, then an addition (hockey-stick triangle)."""
+        """Return the epsilon of one pair; of a replacement also as a removal, then an addition, if that is less."""
         if not self.amplifies:
             return plain
         delta = self.run.delta
@@ -596,7 +596,10 @@ class _BallsInBins(_Epochs[BallsInBins]):
         if not self.run.replaced:
             return min(EpsilonBound(max(epsilon_above(remove, delta), epsilon_above(add, delta)), by), plain)
         epsilon = in_two_moves(partial(epsilon_above, remove), partial(epsilon_above, add), delta)
-        return min(EpsilonBound(epsilon, f"a removal, then an addition: {by}"), plain)
+        moved = EpsilonBound(epsilon, f"a removal, then an addition: {by}")
+        replaced = epsilon_above([(self._replaced_law(rough=rough), self.begun_epochs)], delta)
+        by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against mean N(-e_t, sigma^2 I)"
+        return min(EpsilonBound(replaced, by), moved, plain)
 
     def lower(self) -> EpsilonBound:
         run, epochs = self.run, self.whole_epochs
@@ -606,7 +609,8 @@ class _BallsInBins(_Epochs[BallsInBins]):
         return EpsilonBound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
     def above(self) -> PhaseSource:
-        return super().above() if self.run.replaced else _laws(self._laws_above(), self.begun_epochs)
+        laws = (self._replaced_law(),) * 2 if self.run.replaced else self._laws_above()
+        return _laws(laws, self.begun_epochs)
 
     def below(self) -> PhaseSource | None:
         if self.whole_epochs == 0 or not balls_in_bins.in_range(self.run.noise_multiplier, self.steps_per_epoch):
@@ -614,9 +618,15 @@ class _BallsInBins(_Epochs[BallsInBins]):
         return _laws(self._laws_below(), self.whole_epochs)
 
     def _laws_above(self, *, rough: bool = False) -> tuple[GridLaw, GridLaw]:
+        return balls_in_bins.laws_above(*self._in_range(), self.begun_epochs, self.run.delta, rough=rough)
+
+    def _replaced_law(self, *, rough: bool = False) -> GridLaw:
+        return replaced_in_bins.law_above(*self._in_range(), self.begun_epochs, self.run.delta, rough=rough)
+
+    def _in_range(self) -> tuple[float, int]:
+        """Noise and bins that the run spends at most as much as, in the range of the accountants."""
         noise = min(self.run.noise_multiplier, balls_in_bins.MOST_NOISE)
-        bins = min(self.steps_per_epoch, balls_in_bins.MOST_BINS)
-        return balls_in_bins.laws_above(noise, bins, self.begun_epochs, self.run.delta, rough=rough)
+        return noise, min(self.steps_per_epoch, balls_in_bins.MOST_BINS)
 
     def _laws_below(self) -> tuple[GridLaw, GridLaw]:
         run = self.run

@@ -609,8 +609,10 @@ class _BallsInBins(_Epochs[BallsInBins]):
         return EpsilonBound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
     def above(self) -> PhaseSource:
-        laws = (self._replaced_law(),) * 2 if self.run.replaced else self._laws_above()
-        return _laws(laws, self.begun_epochs)
+        if not self.run.replaced:
+            return _laws(self._laws_above(), self.begun_epochs)
+        law = self._replaced_law()
+        return _laws((law, law), self.begun_epochs)
 
     def below(self) -> PhaseSource | None:
         if self.whole_epochs == 0 or not balls_in_bins.in_range(self.run.noise_multiplier, self.steps_per_epoch):

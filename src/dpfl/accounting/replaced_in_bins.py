@@ -33,7 +33,7 @@ from scipy.special import ndtr, ndtri
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.balls_in_bins import MASS_ERROR, Grid, law_of_sum
-from dpfl.accounting.composition import GridLaw, LossGrid, from_points
+from dpfl.accounting.loss_grids import GridLaw, LossGrid, from_points
 
 if TYPE_CHECKING:
     from dpfl.accounting.numerics import Array

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, replaced_in_bins, shuffled_batches
-from dpfl.accounting.composition import GridLaw, LossPart, epsilon_above, epsilon_below, regrid
+from dpfl.accounting.composition import LossPart, epsilon_above, epsilon_below
+from dpfl.accounting.loss_grids import GridLaw, regrid
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (

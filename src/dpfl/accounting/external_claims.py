@@ -447,21 +447,6 @@ _SAMPLER = {"sampler", *(field.name for kind in SAMPLERS.values() for field in f
 _CLAIM = {"name", "delta", "epsilon", "neighbouring", "observer", "source", "convex"}
 
 
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises InputError, also where a key stands twice in one object.
-
-    Source: elementary.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except RecursionError:
-        raise InputError(f"{path} is no JSON file that can be used: it is nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON file that can be used: {error}") from None
-
-
 def claims_of(content: Any, path: Path) -> list[Claim]:
     """Return the claims that the content of a claims file holds, in its order.
 

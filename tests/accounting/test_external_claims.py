@@ -402,7 +402,7 @@ def test_known_events(event, phases):
 @pytest.mark.parametrize(
     "event",
     [
-        events.ZCDpEvent(1.0),
+        events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(1.0)),
         events.NonPrivateDpEvent(),
         events.UnsupportedDpEvent(),
         events.PoissonSampledDpEvent(0.1, STEP),

@@ -199,7 +199,8 @@ class PrivacyCurve:
     def _amplified(self) -> bool:
         """True where amplification is known, and of use: not where losses are beyond floats."""
         gaussian = all(isinstance(part.run.sampler, FullBatch) for part in self._parts)
-        return not (math.isinf(self._mu) or gaussian or any(part.loss_is_beyond_floats() for part in self._parts))
+        unknown = any(math.isinf(part.unamplified_mu()) and not part.amplifies for part in self._parts)
+        return not (unknown or gaussian or any(part.loss_is_beyond_floats() for part in self._parts))
 
     @cached_property
     def _above(self) -> tuple[LossSearch, ...]:

@@ -136,6 +136,13 @@ class SamplerAccountant(ABC, Generic[Kind]):
         """
         return self._reach * math.sqrt(self.run.steps) / self.run.noise_multiplier
 
+    def unamplified_zcdp(self) -> tuple[float, float]:
+        """Return xi and rho of the zero-concentrated DP that holds whatever is drawn.
+
+        Source: bun2016, Proposition 1.6 (Gaussian noise).
+        """
+        return 0.0, self.unamplified_mu() ** 2 / 2 * (1 + 1e-12)
+
     @property
     def _reach(self) -> float:
         """By how many norm bounds the record moves the sum of a step."""
@@ -259,8 +266,8 @@ def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = 
     return PhaseSource(part, steps, (shift, rate) if orders == _MOVED and rate < 1 else None)
 
 
-def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> PhaseSource:
-    """Return steps whose laws are known in both orders."""
+def law_source(laws: tuple[GridLaw, GridLaw], steps: int) -> PhaseSource:
+    """Return steps whose laws are known in both orders. Source: the definition of a phase's losses."""
 
     def part(order: int, delta: float, together: int) -> LossPart:
         law = laws[order]
@@ -394,7 +401,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
 
     def above(self) -> PhaseSource:
         law = self._law_above()
-        return _laws((law, law), self.run.steps)
+        return law_source((law, law), self.run.steps)
 
     def below(self) -> PhaseSource | None:
         run, (weights, beyond) = self.run, self.uses()
@@ -407,7 +414,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         if laws is None or self.lower().epsilon > best:
             once = accountant(self.counted_once())
             return _steps(1 / once.run.noise_multiplier, once.expected_uses, run.steps)
-        return _laws(laws, run.steps)
+        return law_source(laws, run.steps)
 
     def _law_above(self) -> GridLaw:
         return fixed_batches.law_above(self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta)
@@ -560,7 +567,7 @@ class _ShuffledEpochs(_Epochs[ShuffledEpochs]):
             return None
         size, records = self.sampler.batch_size, self.sampler.records
         laws = shuffled_batches.epoch_laws(run.noise_multiplier, size, records, epochs, run.delta, run.neighbouring)
-        return _laws(laws, epochs)
+        return law_source(laws, epochs)
 
 
 @accounts_for(BallsInBins)
@@ -611,14 +618,14 @@ class _BallsInBins(_Epochs[BallsInBins]):
 
     def above(self) -> PhaseSource:
         if not self.run.replaced:
-            return _laws(self._laws_above(), self.begun_epochs)
+            return law_source(self._laws_above(), self.begun_epochs)
         law = self._replaced_law()
-        return _laws((law, law), self.begun_epochs)
+        return law_source((law, law), self.begun_epochs)
 
     def below(self) -> PhaseSource | None:
         if self.whole_epochs == 0 or not balls_in_bins.in_range(self.run.noise_multiplier, self.steps_per_epoch):
             return None
-        return _laws(self._laws_below(), self.whole_epochs)
+        return law_source(self._laws_below(), self.whole_epochs)
 
     def _laws_above(self, *, rough: bool = False) -> tuple[GridLaw, GridLaw]:
         return balls_in_bins.laws_above(*self._in_range(), self.begun_epochs, self.run.delta, rough=rough)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.errors import InputError
-from dpfl.files import checked_content, replacing, require_writable, with_checksum, write_atomically
+from dpfl.files import checked_content, read_given_json, replacing, require_writable, with_checksum, write_atomically
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -90,3 +90,22 @@ def test_any_flipped_bit_and_any_cut_is_seen(content, data):
 
 def test_foreign_bytes_are_nothing():
     assert checked_content(b"") is None and checked_content(b"\n\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "a": 2}', "'a' stands twice"),
+        ("{", "is no ledger: Expecting"),
+        ("[" * 100_000, "nested too deeply"),
+        (None, "cannot read"),
+        (" " * 101, "is no ledger: it is not a file of at most 100 bytes"),
+    ],
+)
+def test_a_json_file_that_cannot_be_used_is_one_line(tmp_path, text, message):
+    path = tmp_path / "ledger.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_given_json(path, "ledger", 1 << 20 if text and text[0] == "[" else 100)
+    assert "\n" not in str(caught.value)

@@ -157,6 +157,24 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
+def read_given_json(path: Path, kind: str, most: int = LONGEST_PAGE) -> Any:
+    """Return the content of a JSON file that a user names, of at most `most` bytes, as `kind` ("ledger of clients").
+
+    Raises InputError, one line, where it cannot be read, is no file (a pipe may never end), longer, no JSON, nested too
+    deeply, or has a key twice in one object.
+    """
+    if path.exists() and not (path.is_file() and path.stat().st_size <= most):
+        raise InputError(f"{path} is no {kind}: it is not a file of at most {most} bytes")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except RecursionError:
+        raise InputError(f"{path} is no {kind}: it is nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{path} is no {kind}: {error}") from None
+
+
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of a JSON text, as `object_pairs_hook`. Raises ValueError naming a key that stands twice."""
     result = dict(pairs)

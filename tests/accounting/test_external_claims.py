@@ -27,7 +27,6 @@ from dpfl.accounting.external_claims import (
     judge,
     phases_on,
     poisson_phases,
-    read_json,
     read_rows,
     sampler_named,
 )
@@ -178,24 +177,6 @@ def test_a_wrong_claim_is_named(changed, message):
 def test_a_wrong_file_is_named(content, message):
     with pytest.raises(InputError, match=message):
         claims_of(content, FILE)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a": 1, "a": 2}', "'a' stands twice"),
-        ("{", "no JSON file"),
-        ("[" * 100_000, "nested too deeply"),
-        (None, "cannot read"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path, text, message):
-    path = tmp_path / "claims.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(InputError, match=message) as caught:
-        read_json(path)
-    assert "\n" not in str(caught.value)
 
 
 CONVEX = {"smoothness": 1, "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}
@@ -421,7 +402,7 @@ def test_known_events(event, phases):
 @pytest.mark.parametrize(
     "event",
     [
-        events.ZCDpEvent(1.0),
+        events.PoissonSampledDpEvent(0.1, events.ZCDpEvent(1.0)),
         events.NonPrivateDpEvent(),
         events.UnsupportedDpEvent(),
         events.PoissonSampledDpEvent(0.1, STEP),

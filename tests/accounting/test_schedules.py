@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from dpfl.accounting import Phase, Poisson, guarantee_of_phases, privacy_curve, schedules
-from dpfl.accounting.composition import GridLaw, optimistic, pessimistic
+from dpfl.accounting.loss_grids import GridLaw, optimistic, pessimistic
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.phases import loss_search
 from dpfl.accounting.poisson_gaussian import Step

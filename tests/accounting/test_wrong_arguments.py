@@ -48,7 +48,7 @@ ARGUMENTS = {
     **dict.fromkeys(("sigma", "scale", "shift", "noise_multiplier", "sigma_over_lipschitz"), (1.0, POSITIVE)),
     **dict.fromkeys(("last_sigma", "target_epsilon", "smoothness", "constant"), (1.0, POSITIVE)),
     **dict.fromkeys(("radius", "diameter", "gradient_bound", "gradient_variance", "lipschitz"), (1.0, NONNEGATIVE)),
-    **dict.fromkeys(("epsilon", "epsilon0", "mu", "r", "rho", "t", "distance"), (1.0, NONNEGATIVE)),
+    **dict.fromkeys(("epsilon", "epsilon0", "mu", "r", "rho", "xi", "t", "distance"), (1.0, NONNEGATIVE)),
     **dict.fromkeys(("m1", "m2", "slope"), (0.5, REAL)),
     **dict.fromkeys(("p", "sample_rate", "batch_share"), (0.1, ABOVE_ZERO)),
     **dict.fromkeys(("permuted", "random_stop", "tight"), (False, UNTOUCHED)),

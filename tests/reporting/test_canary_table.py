@@ -1,5 +1,10 @@
+import math
+
 import pandas as pd
 
+from dpfl.accounting import FixedBatches, guarantee
+from dpfl.attacks.lower_bounds import TestErrors
+from dpfl.attacks.noise_family import family_epsilon
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.report_page.contents import sections_of
 from dpfl.reporting.results import Results, write_csv
@@ -46,8 +51,20 @@ def test_a_refuted_claim_of_ours_would_show(tmp_path):
 
 def test_the_page_has_every_bound_and_one_that_an_older_run_lacks_stays_open(tmp_path):
     body = canaries_page(canaries(results(tmp_path, runs().drop(columns="one_run_lower_bound")), "lowy2021")).body
-    assert body["by Gaussian fit"].tolist() == ["0.7"] * 2 and body["by one run"].tolist() == ["–"] * 2
+    assert body["ε at least (95 %, normal scores)"].tolist() == ["0.7"] * 2
+    assert body["ε at least (95 %, one run, no assumption)"].tolist() == ["–"] * 2
+    assert body["ε at least (95 %, Gaussian noise, sampler as stated)"].tolist() == ["–"] * 2  # no sampler in the run
     assert body["neighbours"].tolist() == ["replace one"] * 2
+
+
+def test_the_bound_of_the_family_follows_from_the_counts_but_for_broken_runs(tmp_path):
+    """24 batches of 10 of 118 records: more than without an assumption, and no more than what is proven."""
+    stated = {"privacy_sampler": '{"kind": "FixedBatches", "batch_size": 10, "records": 118}', "privacy_steps": 24}
+    table = canaries(results(tmp_path, runs(true_positives=45, noise_multiplier=2.0, **stated)), "lowy2021")
+    run = {"noise_multiplier": 2.0, "steps": 24, "delta": 1e-5, "neighbouring": "replace_one"}
+    found = table["family_lower_bound"]
+    assert found[0] == family_epsilon(TestErrors(45, 1024, 3, 1024), FixedBatches(10, 118), **run)
+    assert 1 < found[0] < guarantee(FixedBatches(10, 118), **run).upper and math.isnan(found[1])
 
 
 def test_the_page_names_confidence_and_stand_ins(tmp_path):

@@ -20,6 +20,7 @@ Samplers
     RandomAllocation(uses, steps_per_epoch)  each record in several random steps of every epoch
 Other noise, in the place of a sampler
     LaplaceNoise(), RandomizedResponse(buckets)   on all records, in every step
+    ZeroConcentrated(xi)                     a mechanism of which only zCDP is known
 Neighbouring relation and adversary
     Neighbouring    add_or_remove, zero_out, replace_one
     Observer        every_step, last_iterate, round_ends
@@ -30,6 +31,7 @@ Modules
     privacy_curves  the whole privacy of a run: profile, trade-off curve, advantage, each with both ends
     poisson_gaussian, fixed_batches, shuffled_batches, balls_in_bins   the samplers' accountants, each with its proof
     pure_mechanisms, random_allocation   Laplace noise, randomised response; k uses in t steps
+    zero_concentrated           zCDP: epsilon by the best Renyi order, and in runs with other parts
     renyi           Renyi divergences at any order; proofs of the odometer and the filter
     clients         rounds of clients, with the proofs for noise in shares and for drop-outs
     tradeoff        trade-off functions (f-DP) and adversaries
@@ -67,6 +69,7 @@ if TYPE_CHECKING:  # the names are imported at their first use, below
     from dpfl.accounting.pure_mechanisms import LaplaceNoise, RandomizedResponse
     from dpfl.accounting.random_allocation import RandomAllocation
     from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
+    from dpfl.accounting.zero_concentrated import ZeroConcentrated
 
 __all__ = [
     "BallsInBins",
@@ -86,6 +89,7 @@ __all__ = [
     "RandomizedResponse",
     "ShuffledEpochs",
     "WithReplacement",
+    "ZeroConcentrated",
     "guarantee",
     "guarantee_of_phases",
     "noise_multiplier",
@@ -97,6 +101,7 @@ _HOMES = {
     **dict.fromkeys(("ClientAccountant", "ClientRound"), "clients"),
     **dict.fromkeys(("LaplaceNoise", "RandomizedResponse"), "pure_mechanisms"),
     "RandomAllocation": "random_allocation",
+    "ZeroConcentrated": "zero_concentrated",
 }
 """Modules of the names that most uses do without."""
 

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.special import ndtr, ndtri
 
-from dpfl.accounting.composition import GridLaw, LossGrid, from_points, from_tangents, grid_between
+from dpfl.accounting.loss_grids import GridLaw, LossGrid, from_points, from_tangents, grid_between
 from dpfl.accounting.numerics import Array, binned
 
 # Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.

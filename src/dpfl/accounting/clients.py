@@ -38,7 +38,7 @@ from dpfl.accounting.renyi import ORDERS, divergence, filter_budget, odometer_ep
 from dpfl.accounting.sampler_accountants import Run, accountant
 from dpfl.accounting.samplers import SAMPLERS, FixedBatches, FullBatch, Poisson, Sampling
 from dpfl.errors import InputError
-from dpfl.files import LONGEST_PAGE, unique_keys, write_atomically
+from dpfl.files import read_given_json, write_atomically
 
 SCHEMA = "dpfl-clients/1"
 _SHOWN = 3  # names in a line
@@ -232,16 +232,7 @@ class ClientAccountant:
 
         Source: elementary. Raises InputError, one line that names the file and the field, where it is none.
         """
-        if path.exists() and not (path.is_file() and path.stat().st_size <= LONGEST_PAGE):  # a pipe may never end
-            raise InputError(f"{path} is no ledger of clients: it is not a file of at most {LONGEST_PAGE} bytes")
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from None
-        except RecursionError:
-            raise InputError(f"{path} is no ledger of clients: it is nested too deeply") from None
-        except ValueError as error:
-            raise InputError(f"{path} is no ledger of clients: {error}") from None
+        content = read_given_json(path, "ledger of clients")
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise InputError(f'{path} is no ledger of clients: "schema" should be "{SCHEMA}"')
         place = str(path)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -53,6 +54,7 @@ from dpfl.accounting.samplers import (
     Sampling,
     WithReplacement,
 )
+from dpfl.accounting.zero_concentrated import ZeroConcentrated
 from dpfl.errors import InputError
 from dpfl.files import unique_keys
 
@@ -61,7 +63,7 @@ from dpfl.files import unique_keys
 KNOWN = (
     "GaussianDpEvent, alone or sampled, also several on one sample (PoissonSampledDpEvent, "
     "SampledWithoutReplacementDpEvent, SampledWithReplacementDpEvent), LaplaceDpEvent, RandomizedResponseDpEvent, "
-    "composed (ComposedDpEvent, SelfComposedDpEvent), NoOpDpEvent"
+    "ZCDpEvent, composed (ComposedDpEvent, SelfComposedDpEvent), NoOpDpEvent"
 )
 
 
@@ -70,6 +72,7 @@ def from_dp_event(event: events.DpEvent) -> tuple[Phase, ...]:
 
     An event says nothing of the neighbouring relation: name it to `guarantee_of_phases`. Both libraries measure
     noise_multiplier by the norm bound of one record's contribution. The order of phases does not change a guarantee.
+    All ZCDpEvents are one phase: xi and rho add up. They hold under the relation in which they were stated.
     Source: the definition of each event in dp_accounting's dp_event.py.
     Raises ValueError naming the event that is not known, a count that is no whole number of at least 0, and the field
     of a sampler that is out of range.
@@ -81,7 +84,7 @@ def from_dp_event(event: events.DpEvent) -> tuple[Phase, ...]:
     (Phase(sampler=Poisson(sample_rate=0.01), noise_multiplier=1.1, steps=1000),)
     """
     steps: dict[tuple[Sampler, float], int] = {}
-    for sampler, noise_multiplier, count in _flat(event, 1):
+    for sampler, noise_multiplier, count in _with_one_zcdp(_flat(event, 1)):
         steps[sampler, noise_multiplier] = steps.get((sampler, noise_multiplier), 0) + count
     return tuple(Phase(sampler, noise_multiplier, count) for (sampler, noise_multiplier), count in steps.items())
 
@@ -106,12 +109,30 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
             yield WithReplacement(event.sample_size, event.source_dataset_size), noise, count
         case events.LaplaceDpEvent(noise_multiplier=noise):
             yield cast("Sampler", LaplaceNoise()), noise, count
+        case events.ZCDpEvent(rho=rho, xi=xi):
+            part = ZeroConcentrated(real("xi", xi, at_least=0))
+            if real("rho", rho, at_least=0) + part.xi > 0:
+                yield cast("Sampler", part), part.noise_multiplier(rho), count
         case events.RandomizedResponseDpEvent(noise_parameter=chance, num_buckets=buckets):
             if real("noise_parameter", chance, at_least=0, at_most=1) < 1 and integer("num_buckets", buckets) > 1:
                 reports = RandomizedResponse(buckets)
                 yield cast("Sampler", reports), reports.noise_multiplier(chance), count
         case _:
             raise ValueError(f"event {event!r} is not known here; known are {KNOWN}")
+
+
+def _with_one_zcdp(parts: Iterable[tuple[Sampler, float, int]]) -> Iterator[tuple[Sampler, float, int]]:
+    """Yield the parts with all that are zero-concentrated as one, at the place of the first."""
+    found = list(parts)
+    zcdp = [(part.xi, noise, count) for part, noise, count in found if isinstance(part, ZeroConcentrated)]
+    joint = ZeroConcentrated(math.fsum(xi * count for xi, _, count in zcdp))
+    for sampler, noise, count in found:
+        if not isinstance(sampler, ZeroConcentrated):
+            yield sampler, noise, count
+        elif zcdp:
+            rho = math.fsum(count / (2 * noise**2) for _, noise, count in zcdp)
+            yield cast("Sampler", joint), joint.noise_multiplier(rho), 1
+            zcdp = []
 
 
 def _joint_noise(event: events.DpEvent) -> float | None:
@@ -445,21 +466,6 @@ SCHEMA = "dpfl-claims/1"
 _RUN = {"noise_multiplier", "steps"}
 _SAMPLER = {"sampler", *(field.name for kind in SAMPLERS.values() for field in fields(kind))}
 _CLAIM = {"name", "delta", "epsilon", "neighbouring", "observer", "source", "convex"}
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises InputError, also where a key stands twice in one object.
-
-    Source: elementary.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except RecursionError:
-        raise InputError(f"{path} is no JSON file that can be used: it is nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON file that can be used: {error}") from None
 
 
 def claims_of(content: Any, path: Path) -> list[Claim]:

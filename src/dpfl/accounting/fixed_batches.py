@@ -26,8 +26,9 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpfl.accounting.composition import GridLaw, epsilon_below, fitting_grid, from_atoms, from_points, grid_between
+from dpfl.accounting.composition import epsilon_below
 from dpfl.accounting.gaussian_dp import theta
+from dpfl.accounting.loss_grids import GridLaw, fitting_grid, from_atoms, from_points, grid_between
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.poisson_gaussian import amplified_epsilon
 

@@ -26,6 +26,7 @@ from dpfl.accounting.sampler_accountants import (
 )
 from dpfl.accounting.samplers import FullBatch
 from dpfl.accounting.schedules import between_nodes, in_schedules
+from dpfl.accounting.zero_concentrated import ZeroConcentrated, zcdp_bound
 
 _LOOSE = 2e-3  # share of epsilon from which on the parts are looked at one by one
 _COMPOSED_ABOVE, _COMPOSED_BELOW = (
@@ -39,11 +40,15 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
 
     The first one is for some data, against an observer of every step: at least that of any one part, to which the rest
     only adds. The second is the Gaussian DP of all uses of the record where some loss is too large for float64:
-    amplification is then next to nothing. Runs of one setting are one run of all their steps.
+    amplification is then next to nothing. With zero-concentrated parts it is at most the zCDP of all. Runs of one
+    setting are one run of all their steps.
     Source: zhu2022 (composition of dominating pairs); the pairs are those of one run, above.
     """
     delta, mu = runs[0].delta, math.hypot(*(accountant(run).unamplified_mu() for run in runs))
     plain, nothing = unamplified(mu, delta), EpsilonBound(0.0, "not asked for")
+    if any(isinstance(run.sampler, ZeroConcentrated) for run in runs):
+        xi, rho = (sum(each) for each in zip(*(accountant(run).unamplified_zcdp() for run in runs), strict=True))
+        plain = zcdp_bound(xi, rho, delta) if math.isfinite(rho) else plain
     if math.isinf(plain.epsilon):
         above = EpsilonBound(math.inf, "nothing is proven for one of the phases")
         return _below(runs) if both else nothing, above

@@ -26,8 +26,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri_exp
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.composition import UNIT, Cells, LossPart, LossSearch
+from dpfl.accounting.composition import LossPart, LossSearch
 from dpfl.accounting.gaussian_dp import theta
+from dpfl.accounting.loss_grids import UNIT, Cells
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.numerics import Array, binned, integer, member, real, reals, zero_between
 

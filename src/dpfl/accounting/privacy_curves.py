@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.composition import UNIT, LossSearch, Profile
+from dpfl.accounting.loss_grids import UNIT
 from dpfl.accounting.numerics import Array, real, reals
 from dpfl.accounting.phases import are_by_record, as_move, joined_parts, loss_search
 from dpfl.accounting.sampler_accountants import PhaseSource, Run, SamplerAccountant, accountant
@@ -33,6 +33,8 @@ from dpfl.accounting.samplers import FullBatch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from dpfl.accounting.composition import LossSearch, Profile
 
 _ORDERS = (0, 1)
 _SPLITS = (0.35, 0.45, 0.5, 0.55, 0.65)
@@ -197,7 +199,8 @@ class PrivacyCurve:
     def _amplified(self) -> bool:
         """True where amplification is known, and of use: not where losses are beyond floats."""
         gaussian = all(isinstance(part.run.sampler, FullBatch) for part in self._parts)
-        return not (math.isinf(self._mu) or gaussian or any(part.loss_is_beyond_floats() for part in self._parts))
+        unknown = any(math.isinf(part.unamplified_mu()) and not part.amplifies for part in self._parts)
+        return not (unknown or gaussian or any(part.loss_is_beyond_floats() for part in self._parts))
 
     @cached_property
     def _above(self) -> tuple[LossSearch, ...]:

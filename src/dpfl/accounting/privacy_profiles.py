@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpfl.accounting.composition import Cells, LossPart, LossSearch
+from dpfl.accounting.composition import LossPart, LossSearch
+from dpfl.accounting.loss_grids import Cells
 from dpfl.accounting.numerics import Array, binned
 
 _LOOKED_AT = 20_000  # places of the profile from which tilt and grid are chosen

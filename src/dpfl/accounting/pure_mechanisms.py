@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.accounting.composition import UNIT, Cells, LossPart, LossSearch
+from dpfl.accounting.composition import LossPart, LossSearch
+from dpfl.accounting.loss_grids import UNIT, Cells
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.numerics import Array, binned, integer, real
 from dpfl.accounting.sampler_accountants import EpsilonBound, PhaseSource, Run, SamplerAccountant, accounts_for

@@ -86,7 +86,7 @@ class _RandomAllocation(SamplerAccountant[Any]):
         return max(found)
 
     def above(self) -> PhaseSource:
-        return super().above() if self.run.replaced else accountant(self._blocks()).above()
+        return accountant(self._blocks()).above()
 
     def below(self) -> PhaseSource | None:
         whole = self.run.steps // self.steps_per_epoch

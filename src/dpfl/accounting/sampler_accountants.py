@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_batches
-from dpfl.accounting.composition import GridLaw, LossPart, epsilon_above, epsilon_below, regrid
+from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, replaced_in_bins, shuffled_batches
+from dpfl.accounting.composition import LossPart, epsilon_above, epsilon_below
+from dpfl.accounting.loss_grids import GridLaw, regrid
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (
@@ -134,6 +135,13 @@ class SamplerAccountant(ABC, Generic[Kind]):
         sensitivities are derived in `fixed_batches`, `shuffled_batches`.
         """
         return self._reach * math.sqrt(self.run.steps) / self.run.noise_multiplier
+
+    def unamplified_zcdp(self) -> tuple[float, float]:
+        """Return xi and rho of the zero-concentrated DP that holds whatever is drawn.
+
+        Source: bun2016, Proposition 1.6 (Gaussian noise).
+        """
+        return 0.0, self.unamplified_mu() ** 2 / 2 * (1 + 1e-12)
 
     @property
     def _reach(self) -> float:
@@ -258,8 +266,8 @@ def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = 
     return PhaseSource(part, steps, (shift, rate) if orders == _MOVED and rate < 1 else None)
 
 
-def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> PhaseSource:
-    """Return steps whose laws are known in both orders."""
+def law_source(laws: tuple[GridLaw, GridLaw], steps: int) -> PhaseSource:
+    """Return steps whose laws are known in both orders. Source: the definition of a phase's losses."""
 
     def part(order: int, delta: float, together: int) -> LossPart:
         law = laws[order]
@@ -393,7 +401,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
 
     def above(self) -> PhaseSource:
         law = self._law_above()
-        return _laws((law, law), self.run.steps)
+        return law_source((law, law), self.run.steps)
 
     def below(self) -> PhaseSource | None:
         run, (weights, beyond) = self.run, self.uses()
@@ -406,7 +414,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         if laws is None or self.lower().epsilon > best:
             once = accountant(self.counted_once())
             return _steps(1 / once.run.noise_multiplier, once.expected_uses, run.steps)
-        return _laws(laws, run.steps)
+        return law_source(laws, run.steps)
 
     def _law_above(self) -> GridLaw:
         return fixed_batches.law_above(self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta)
@@ -559,7 +567,7 @@ class _ShuffledEpochs(_Epochs[ShuffledEpochs]):
             return None
         size, records = self.sampler.batch_size, self.sampler.records
         laws = shuffled_batches.epoch_laws(run.noise_multiplier, size, records, epochs, run.delta, run.neighbouring)
-        return _laws(laws, epochs)
+        return law_source(laws, epochs)
 
 
 @accounts_for(BallsInBins)
@@ -587,7 +595,7 @@ class _BallsInBins(_Epochs[BallsInBins]):
         return self._reach * math.sqrt(self.begun_epochs) / self.run.noise_multiplier
 
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
-        """Return the epsilon of one pair; a replacement is a removal, then an addition (hockey-stick triangle)."""
+        """Return the epsilon of one pair; of a replacement also as a removal, then an addition, if that is less."""
         if not self.amplifies:
             return plain
         delta = self.run.delta
@@ -596,7 +604,10 @@ class _BallsInBins(_Epochs[BallsInBins]):
         if not self.run.replaced:
             return min(EpsilonBound(max(epsilon_above(remove, delta), epsilon_above(add, delta)), by), plain)
         epsilon = in_two_moves(partial(epsilon_above, remove), partial(epsilon_above, add), delta)
-        return min(EpsilonBound(epsilon, f"a removal, then an addition: {by}"), plain)
+        moved = EpsilonBound(epsilon, f"a removal, then an addition: {by}")
+        replaced = epsilon_above([(self._replaced_law(rough=rough), self.begun_epochs)], delta)
+        by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against mean N(-e_t, sigma^2 I)"
+        return min(EpsilonBound(replaced, by), moved, plain)
 
     def lower(self) -> EpsilonBound:
         run, epochs = self.run, self.whole_epochs
@@ -606,17 +617,26 @@ class _BallsInBins(_Epochs[BallsInBins]):
         return EpsilonBound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
     def above(self) -> PhaseSource:
-        return super().above() if self.run.replaced else _laws(self._laws_above(), self.begun_epochs)
+        if not self.run.replaced:
+            return law_source(self._laws_above(), self.begun_epochs)
+        law = self._replaced_law()
+        return law_source((law, law), self.begun_epochs)
 
     def below(self) -> PhaseSource | None:
         if self.whole_epochs == 0 or not balls_in_bins.in_range(self.run.noise_multiplier, self.steps_per_epoch):
             return None
-        return _laws(self._laws_below(), self.whole_epochs)
+        return law_source(self._laws_below(), self.whole_epochs)
 
     def _laws_above(self, *, rough: bool = False) -> tuple[GridLaw, GridLaw]:
+        return balls_in_bins.laws_above(*self._in_range(), self.begun_epochs, self.run.delta, rough=rough)
+
+    def _replaced_law(self, *, rough: bool = False) -> GridLaw:
+        return replaced_in_bins.law_above(*self._in_range(), self.begun_epochs, self.run.delta, rough=rough)
+
+    def _in_range(self) -> tuple[float, int]:
+        """Noise and bins that the run spends at most as much as, in the range of the accountants."""
         noise = min(self.run.noise_multiplier, balls_in_bins.MOST_NOISE)
-        bins = min(self.steps_per_epoch, balls_in_bins.MOST_BINS)
-        return balls_in_bins.laws_above(noise, bins, self.begun_epochs, self.run.delta, rough=rough)
+        return noise, min(self.steps_per_epoch, balls_in_bins.MOST_BINS)
 
     def _laws_below(self) -> tuple[GridLaw, GridLaw]:
         run = self.run

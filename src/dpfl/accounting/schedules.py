@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from scipy.special import erf, ndtri_exp
 
-from dpfl.accounting.composition import Between, GridLaw
+from dpfl.accounting.composition import Between
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.poisson_gaussian import Step
 
 if TYPE_CHECKING:
+    from dpfl.accounting.loss_grids import GridLaw
     from dpfl.accounting.numerics import Array
     from dpfl.accounting.sampler_accountants import PhaseSource
 

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
-from dpfl.accounting.composition import GridLaw, epsilon_below, fitting_grid, from_atoms
+from dpfl.accounting.composition import epsilon_below
+from dpfl.accounting.loss_grids import GridLaw, fitting_grid, from_atoms
 from dpfl.accounting.neighbouring import Neighbouring
 
 Array = NDArray[np.float64]

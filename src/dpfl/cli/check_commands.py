@@ -11,6 +11,7 @@ from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError, printable
+from dpfl.files import read_given_json
 from dpfl.reporting.bounds import at_least, at_most
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def check(
 
 def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
     """Read the claims of a file, or the one of a log and the options. Raises InputError."""
-    from dpfl.accounting.external_claims import claims_of, history_of, read_json, read_rows
+    from dpfl.accounting.external_claims import claims_of, history_of, read_rows
 
     if file.exists() and not file.is_file():
         raise InputError(f"{file} is a folder or no regular file")  # a pipe could be waited for without end
@@ -87,7 +88,7 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
         return [_logged(file, read_rows(file, **counts), options)]
     if file.suffix in _CHECKPOINTS:
         raise InputError(f"{file} is a checkpoint, not text: {_STATE_AS_JSON}")
-    content = read_json(file)
+    content = read_given_json(file, "JSON file that can be used", _LARGEST_FILE)
     if isinstance(content, dict) and "history" in content:
         if "steps_per_row" in counts:
             raise InputError(f"{file} is an accountant's state, which has num_steps: leave out --steps-per-row")

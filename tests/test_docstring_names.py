@@ -155,6 +155,18 @@ def test_what_docstrings_and_comments_name_is_there(tree):
     assert not dead, "\n".join(["these names are nowhere; name what is meant:", *dead])
 
 
+def test_what_contributing_names_is_there(repository):
+    text = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    sources = [path for each in ("src", "tests") for path in (repository / each).rglob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    names = set(re.findall(r"`([A-Za-z_]\w*)`", text)) - {"pyright"}
+    dead = {name for name in names if not re.search(rf"\b{name}\b", code)}
+    roots = [repository, *(ROOT / part for part in ("", "accounting", "provenance", "reporting"))]
+    places = set(re.findall(r"`([\w/]+/(?:\w+\.\w+)?)`", text)) - {"tests/a/test_b.py", "src/dpfl/a/b.py"}
+    dead |= {place for place in places if not any((root / place).exists() for root in roots)}
+    assert not dead, dead
+
+
 @pytest.mark.parametrize(
     ("sentence", "dead"),
     [

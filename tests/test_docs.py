@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.accounting import gaussian_dp, hidden_state
-from dpfl.accounting.vectors import quantities
+from dpfl.accounting.reference_values import quantities
 from dpfl.cli.app import app
 from dpfl.reporting.bounds import at_least, at_most
 

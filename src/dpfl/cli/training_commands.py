@@ -151,7 +151,7 @@ def train_batch(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Train several jobs side by side and report each; what is finished is not trained again. Exit 1 if one fails."""
-    from dpfl.pipeline.batches import BatchTraining
+    from dpfl.pipeline.job_batches import BatchTraining
     from dpfl.pipeline.process_cleanup import newest, requeue_before_limit
 
     resolved = configuration.read(config)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from dpfl.catalog import load
 from dpfl.files import record_path
 from dpfl.grid import expansion
-from dpfl.pipeline import batches, lock, process_cleanup
-from dpfl.pipeline.batches import kept_folder
+from dpfl.pipeline import job_batches, lock, process_cleanup
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
+from dpfl.pipeline.job_batches import kept_folder
 from dpfl.pipeline.live_line import is_on_slurm, said_left
 from dpfl.pipeline.plan import Stage, stages
 from dpfl.pipeline.process_cleanup import GONE
@@ -144,7 +144,7 @@ def jobs_on_nodes(jobs: list[TrainingJob], folder: Path) -> dict[tuple[str, str]
     states = {comment: state for _, state, comment in queued}
     known = {(job.paper, job.name): job for job in jobs}
     comments = {f"rule_{rule}_wildcards_{'_'.join(key)}": [key] for key in known for rule in _TRAINING_RULES}
-    batched, _ = batches.read(kept_folder(folder) / "batches.json", known)
+    batched, _ = job_batches.read(kept_folder(folder) / "batches.json", known)
     for batch in batched:
         members = [(job.paper, job.name) for job in batch.jobs]
         comments[f"rule_{batch.rule}_wildcards_{batch.paper}"] = members

@@ -294,7 +294,7 @@ def privacy_curve(phases: Sequence[Phase], *, neighbouring: Neighbouring | str =
     return PrivacyCurve(tuple(_checked_runs(phases, _SMALLEST_DELTA, neighbouring)))
 
 
-def noise_multiplier(
+def noise_multiplier(  # noqa: PLR0913
     sampler: Accountable,
     *,
     steps: int,

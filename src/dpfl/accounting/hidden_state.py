@@ -661,7 +661,7 @@ class _Run:
     short_batch: float
 
 
-def last_iterate_epsilon(
+def last_iterate_epsilon(  # noqa: PLR0913
     *,
     batches: Batches | str,
     steps: int,

@@ -91,7 +91,7 @@ def fedavg(
 # SGD with delayed gradients: a server applies the clients' updates one by one, each computed on an older model.
 
 
-def delayed_sgd(
+def delayed_sgd(  # noqa: PLR0913
     loss: Loss,
     records: FactoredRecords,
     held: NDArray[np.int64],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from dpfl.commands import git
 from dpfl.data import datasets
@@ -142,7 +142,7 @@ def _extracted(repository: Path, commit: str, scratch: Path) -> Path | None:
             path = scratch / member.name
             if member.isfile() and path.resolve().is_relative_to(scratch.resolve()):  # no link, so none leads out
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(archive.extractfile(member).read())
+                path.write_bytes(cast("IO[bytes]", archive.extractfile(member)).read())
     return scratch
 
 

@@ -97,7 +97,7 @@ def stages(config: Mapping[str, Any], jobs: Iterable[TrainingJob]) -> list[Stage
         prepared.append(Stage("features", name, (output,), _features_seconds(name)))
     cells = {(job.paper, job.calibration_key): len(job.cells) for job in known}
     for key in config["papers"]:
-        if count := sum(cells[owner, family] for owner, family in cells if owner == key):
+        if count := sum(count for (owner, _), count in cells.items() if owner == key):
             seconds = ACCOUNTING_SECONDS + CELL_SECONDS * count
             prepared.append(Stage("accounting", key, (noise_table(folder, key),), seconds))
     return [*prepared, *_pages(folder, config["papers"])]

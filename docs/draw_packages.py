@@ -1,7 +1,8 @@
 """Draw which package of dpfl imports which: `python docs/draw_packages.py` writes docs/packages.svg.
 
 The rows are the layers that `make lint` enforces (pyproject.toml); the arrows come from the imports themselves, read by
-grimp, which import-linter installs. An arrow that went up would be red.
+grimp, which import-linter installs. An arrow that went up would be red. The picture's description has the rows and the
+arrows as text, so that a test can compare them with the imports.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def imports(packages: list[str]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
+def described(rows: list[list[str]], arrows: list[tuple[str, str]]) -> str:
+    """Return the rows and the arrows as text: "cli; results; ...: cli -> papers, ..."."""
+    return f"{'; '.join(map(' '.join, rows))}: {', '.join(map(' -> '.join, arrows))}"
+
+
 def main() -> None:
     """Write docs/packages.svg."""
     plt.rcParams["svg.hashsalt"] = "dpfl"
@@ -45,7 +51,8 @@ def main() -> None:
         for column, name in enumerate(row)
     }
     figure, axes = plt.subplots(figsize=(8, 9))
-    for number, (start, end) in enumerate(imports(list(places))):
+    arrows = imports(list(places))
+    for number, (start, end) in enumerate(arrows):
         color = DOWN if places[end][1] < places[start][1] else UP
         bend = 0.25 if number % 2 else -0.25
         style = {"arrowstyle": "-|>", "color": color, "linewidth": 0.6, "connectionstyle": f"arc3,rad={bend}"}
@@ -56,7 +63,8 @@ def main() -> None:
     widest = max(abs(x) for x, _ in places.values()) + 1  # an arrow to a box beyond the axes would not be drawn
     axes.set(xlim=(-widest, widest), ylim=(-len(rows) + 0.4, 0.6))
     axes.set_axis_off()
-    figure.savefig(ROOT / "docs" / "packages.svg", bbox_inches="tight", metadata={"Date": None})
+    facts = {"Date": None, "Title": "Which package of dpfl imports which", "Description": described(rows, arrows)}
+    figure.savefig(ROOT / "docs" / "packages.svg", bbox_inches="tight", metadata=facts)
 
 
 if __name__ == "__main__":

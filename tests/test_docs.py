@@ -8,13 +8,14 @@ import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from dpfl.accounting import gaussian_dp, hidden_state
-from dpfl.accounting.vectors import quantities
+from dpfl.accounting.reference_values import quantities
 from dpfl.cli.app import app
 from dpfl.reporting.bounds import at_least, at_most
 
@@ -225,3 +226,21 @@ def test_the_findings_link_files_and_pages_of_the_web_alone(monkeypatch):
     assert findings(block) == "[a](https://a.b) `b` [c](path:../LICENSE#d)\n"
     with pytest.raises(ValueError, match="no results between its marks"):
         findings("# dpfl")
+
+
+def test_the_picture_of_the_packages_shows_todays_layers_and_imports():
+    """Draw it again with `python docs/draw_packages.py` where it does not."""
+    script = runpy.run_path(str(DOCS / "draw_packages.py"))
+    rows = script["layers"]()
+    arrows = script["imports"]([name for row in rows for name in row])
+    picture = ElementTree.parse(DOCS / "packages.svg").getroot()
+    [shown] = [each.text for each in picture.iter("{http://purl.org/dc/elements/1.1/}description")]
+    assert shown == script["described"](rows, arrows)
+    lines = [each.get("style") for each in picture.iter("{http://www.w3.org/2000/svg}path") if _is_line(each)]
+    assert len(lines) == len(arrows) and all(script["DOWN"] in style for style in lines)
+
+
+def _is_line(path: ElementTree.Element) -> bool:
+    """Return whether a path is the line of an arrow: not filled, of one stroke, and no letter."""
+    style = path.get("style") or ""
+    return "fill: none" in style and "stroke-width: 0.6" in style

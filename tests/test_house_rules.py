@@ -14,6 +14,7 @@ TWICE = {"Gaussian", "Guarantee"}
 WHOLE = {  # tests of several files, of the whole, or of what is no source
     "": [
         "docs",
+        "docstring_names",
         "environment",
         "example_experiment",
         "house_rules",

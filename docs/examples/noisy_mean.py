@@ -1,7 +1,7 @@
 """An experiment to begin one from: the mean of a table's target, released again and again with Gaussian noise.
 
 Every record's target is clipped to [-clip_norm, clip_norm]; a release is the mean of all, with noise, and what is
-published is the mean of the releases. Copied to src/dpfl/experiments/ it is the experiment `noisy_mean` of a grid.
+published is the mean of the releases. Copied to src/dpfl/convex/ it is the experiment `noisy_mean` of a grid.
 """
 
 from __future__ import annotations

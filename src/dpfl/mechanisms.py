@@ -1,7 +1,8 @@
-"""Mechanisms on one record's or one client's contribution: clipping, projection, noisy moments, dropping small entries.
+"""Mechanisms on one record's or one client's contribution: clipping and projection.
 
-The one rule of each, in numpy; clipping takes torch tensors too, without importing torch. Noise for stacked training is
-`dpfl.engine.noise`.
+The one rule of each, in numpy; clipping takes torch tensors too, without importing torch. Noise is drawn elsewhere: for
+stacked training in `dpfl.engine.noise`, for convex problems in `dpfl.convex.federated_rounds` and
+`dpfl.convex.projected_sgd`.
 """
 
 from __future__ import annotations

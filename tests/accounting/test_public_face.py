@@ -1,9 +1,13 @@
 """The package's face: its names, and what importing it loads."""
 
+import math
+import runpy
 import subprocess
 import sys
+import tomllib
 
 import dpfl.accounting
+from dpfl.accounting import sampler_accountants
 
 
 def test_every_public_name_is_there_and_in_the_table_of_contents():
@@ -26,3 +30,16 @@ def test_the_import_loads_no_scipy_and_its_use_neither_torch_nor_other_accountan
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert answer.stdout.split() == ["False", "False", "False"]
+
+
+def test_documented_calls_run_and_the_type_checker_reads_them(repository):
+    """A sampler outside the union `Sampler`, a pure mechanism and a class of a user's own are arguments too."""
+    place = "tests/accounting/typed_use.py"
+    settings = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    assert place in settings["tool"]["pyright"]["include"]
+    names = runpy.run_path(str(repository / place), run_name="typed_use")
+    try:
+        found = names["documented_calls"]()
+    finally:
+        sampler_accountants._ACCOUNTANTS.pop(names["Cyclic"])
+    assert all(0 < value < math.inf for value in found.values()), found

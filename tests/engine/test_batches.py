@@ -7,8 +7,9 @@ from opacus.data_loader import DPDataLoader
 from scipy import stats
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpfl.accounting.samplers import Sampling
-from dpfl.engine.batches import BatchSampler, batch_and_noise
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, Poisson, Sampling, ShuffledEpochs
+from dpfl.engine import batches as engine_batches
+from dpfl.engine.batches import BatchSampler, accounted_sampler, batch_and_noise
 
 FALSE_ALARM = 1e-9
 """Chance that a right sampler fails one statistical test below (the seeds are fixed)."""
@@ -148,3 +149,25 @@ def test_a_step_of_fixed_size_and_its_noise_are_addressed():
     assert len(set(rows.tolist())) == 10 and noise.shape == (7,)
     assert np.array_equal(rows, again[0]) and np.array_equal(noise, again[1])
     assert not np.array_equal(noise, batch_and_noise(3, 1, 2, 5, records=50, batch_size=10, features=7)[1])
+
+
+def test_the_accountants_know_every_sampling_that_is_drawn():
+    """100 records in batches of 7; for a client with fewer records than a batch, the batch is its records."""
+    known = {
+        Sampling.POISSON: (Poisson(1 / 15), Poisson(1.0)),
+        Sampling.BALLS_IN_BINS: (BallsInBins(15), BallsInBins(1)),
+        Sampling.SHUFFLED: (ShuffledEpochs(7, 100), ShuffledEpochs(3, 3)),
+        Sampling.FIXED: (FixedBatches(7, 100), FixedBatches(3, 3)),
+    }
+    assert set(known) == set(engine_batches._BY_EPOCH)
+    for sampling, expected in known.items():
+        assert tuple(accounted_sampler(BatchSampler(sampling, 7, records)) for records in (100, 3)) == expected
+        assert expected[0].sampling is sampling
+
+
+def test_a_sampling_without_an_accountant_is_refused(monkeypatch):
+    """A new way of drawing, which nobody told the accountants of, never passes for another one."""
+    monkeypatch.setattr(engine_batches, "_BY_EPOCH", tuple(Sampling))
+    for sampling in (Sampling.FULL, Sampling.WITH_REPLACEMENT):
+        with pytest.raises(ValueError, match=f"sampling: {sampling} batches have no accountant"):
+            accounted_sampler(BatchSampler(sampling, 7, 100))

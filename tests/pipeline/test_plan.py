@@ -16,8 +16,8 @@ from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import plan
-from dpfl.pipeline.batches import Batch, makespan
 from dpfl.pipeline.cost import SHARED_SPEED, Cost, estimate, table
+from dpfl.pipeline.job_batches import Batch, makespan
 from dpfl.pipeline.plan import any_of, names, stages
 
 

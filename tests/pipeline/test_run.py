@@ -17,7 +17,7 @@ from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import process_cleanup, run, status
-from dpfl.pipeline.batches import keep, kept_folder
+from dpfl.pipeline.job_batches import keep, kept_folder
 from dpfl.pipeline.live_line import StartedJob
 from dpfl.pipeline.run import ASK_SECONDS, Ending, engine_options, explain
 from dpfl.provenance.record import StageRecorder

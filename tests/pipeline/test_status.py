@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import batches, status
+from dpfl.pipeline import job_batches, status
 from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.plan import stages
 from dpfl.pipeline.process_cleanup import GONE
@@ -180,7 +180,9 @@ def test_on_a_cluster_only_jobs_whose_job_runs_are_running(job, tmp_path, monkey
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "seeds": [0]})
     first, second, third, *_, last = expansion.expand(resolved)
     folder = Path("results/demo")
-    batches.write([batches.Batch("b_0", (second, third), 2, 1.0, 1.0)], {}, Path("checkpoints/demo/batches.json"))
+    job_batches.write(
+        [job_batches.Batch("b_0", (second, third), 2, 1.0, 1.0)], {}, Path("checkpoints/demo/batches.json")
+    )
     here = tmp_path.resolve()
     rows = [f"1|RUNNING|rule_train_wildcards_bhaskar2025_{first.name}|{here}"]
     rows += [f"2|RUNNING|rule_train_b_0_wildcards_bhaskar2025|{here}"]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline.batches import kept_folder
+from dpfl.pipeline.job_batches import kept_folder
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 

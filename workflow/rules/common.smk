@@ -18,7 +18,7 @@ from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
 from dpfl.experiments import module_name
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import batches, cost, plan, process_cleanup, run
+from dpfl.pipeline import cost, job_batches, plan, process_cleanup, run
 from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import own_digest, source_digest
 
@@ -85,10 +85,10 @@ elif workflow.is_main_process:
     SIDE_BY_SIDE = workflow.global_resources.get("side_by_side").value
     NODE_MB = workflow.global_resources.get("mem_mb").value or math.inf
     NODE_CORES = workflow.cores if SIDE_BY_SIDE else 1
-    BATCHES, _alone = batches.divide(map(JOBS.get, OPEN), SIDE_BY_SIDE or 1, NODE_MB)
+    BATCHES, _alone = job_batches.divide(map(JOBS.get, OPEN), SIDE_BY_SIDE or 1, NODE_MB)
     CORES = {(job.paper, job.name): cost.cores_of(job, NODE_CORES, NODE_MB) for job in _alone}
 else:
-    BATCHES, CORES = batches.read(COMPOSITION, JOBS)
+    BATCHES, CORES = job_batches.read(COMPOSITION, JOBS)
 BATCHED = {(job.paper, job.name) for batch in BATCHES for job in batch.jobs}
 ALONE = [key for key in OPEN if key not in BATCHED]
 
@@ -139,7 +139,7 @@ onstart:
         raise WorkflowError(str(error))
     write_configuration()
     if SIDE_BY_SIDE or COMPOSITION.exists():
-        batches.write(BATCHES, CORES, COMPOSITION)
+        job_batches.write(BATCHES, CORES, COMPOSITION)
 
 
 # Snakemake does not run the onstart of a module.

@@ -41,7 +41,7 @@ Modules
     statements      mechanisms, and privacy statements: all that an epsilon rests on
     external_claims claims of others: files, logs, events of dp_accounting; `dpfl check`
     opacus_accountant   an accountant for Opacus's registry; needs torch
-    vectors         reference values of closed forms and epsilons, with their sources
+    reference_values   420 values of closed forms and epsilons, with their sources, to test any accountant
 
 >>> from dpfl.accounting import Poisson, guarantee
 >>> round(guarantee(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880, delta=1e-5).upper, 3)

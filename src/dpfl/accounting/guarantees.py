@@ -17,9 +17,9 @@ from dpfl.accounting.phases import phases_interval
 from dpfl.accounting.privacy_curves import PrivacyCurve
 from dpfl.accounting.sampler_accountants import EpsilonBound, Run, accountant, unamplified
 from dpfl.accounting.samplers import (
+    Accountable,
     FixedBatches,
     FullBatch,
-    Sampler,
 )
 
 # The least noise that keeps a target, by few evaluations of what a noise spends.
@@ -156,13 +156,13 @@ class Guarantee:
 class Phase(NamedTuple):
     """A part of a run with settings of its own: `steps` steps of one sampler and one noise multiplier."""
 
-    sampler: Sampler
+    sampler: Accountable
     noise_multiplier: float
     steps: int
 
 
 def guarantee(
-    sampler: Sampler,
+    sampler: Accountable,
     *,
     noise_multiplier: float,
     steps: int,
@@ -294,8 +294,8 @@ def privacy_curve(phases: Sequence[Phase], *, neighbouring: Neighbouring | str =
     return PrivacyCurve(tuple(_checked_runs(phases, _SMALLEST_DELTA, neighbouring)))
 
 
-def noise_multiplier(
-    sampler: Sampler,
+def noise_multiplier(  # noqa: PLR0913
+    sampler: Accountable,
     *,
     steps: int,
     target_epsilon: float | None = None,
@@ -396,7 +396,9 @@ def _unamplified_mu(run: Run, target: str) -> float:
     return mu
 
 
-def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str) -> Run:
+def _run(
+    sampler: Accountable, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str
+) -> Run:
     """Check the arguments that all questions share. Raises ValueError naming the argument."""
     relation = member("neighbouring", Neighbouring, neighbouring)
     sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_LEAST_NOISE)
@@ -417,7 +419,7 @@ def _checked_runs(phases: Sequence[Phase], delta: float, neighbouring: Neighbour
     return [run for run in runs if run.steps]
 
 
-def _in_plain_numbers(sampler: Sampler) -> Sampler:
+def _in_plain_numbers(sampler: Accountable) -> Accountable:
     """Return the sampler with Python's numbers: unsigned ones of numpy wrap around, its short ones round."""
     given = {}
     for each in fields(sampler):

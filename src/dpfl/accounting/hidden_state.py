@@ -48,7 +48,7 @@ from dpfl.accounting.numerics import (
     reals,
 )
 from dpfl.accounting.sampler_accountants import unamplified
-from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, ShuffledEpochs
+from dpfl.accounting.samplers import Accountable, FixedBatches, FullBatch, ShuffledEpochs
 from dpfl.accounting.tradeoff import privacy_loss
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ConvexProblem:
         return math.isinf(self.diameter) and stretch <= 2
 
     def last_iterate(
-        self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
+        self, sampler: Accountable, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> tuple[float, str] | None:
         """Return an epsilon of the last iterate alone and its proof; None where the sampler and relation have none.
 
@@ -142,7 +142,7 @@ class ConvexProblem:
         return found.epsilon, f"last iterate of convex losses: {_PROOFS[found.bound]}"
 
     def last_iterate_mu(
-        self, sampler: Sampler, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
+        self, sampler: Accountable, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
     ) -> float | None:
         """Return a mu of Gaussian DP of the last iterate of full batches, wherever the first one is; else None.
 
@@ -166,7 +166,7 @@ class ConvexProblem:
         )
         return float(mu)
 
-    def _batches(self, sampler: Sampler) -> tuple[str | None, int, int]:
+    def _batches(self, sampler: Accountable) -> tuple[str | None, int, int]:
         """The sampler's name among the hidden-state bounds, the batch size and the number of records."""
         match sampler:
             case FullBatch():
@@ -661,7 +661,7 @@ class _Run:
     short_batch: float
 
 
-def last_iterate_epsilon(
+def last_iterate_epsilon(  # noqa: PLR0913
     *,
     batches: Batches | str,
     steps: int,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from dpfl.accounting.samplers import Sampler
+    from dpfl.accounting.samplers import Accountable
 
 # Neighbouring relations between data sets.
 
@@ -50,13 +50,13 @@ class HidesSteps(Protocol):
         ...
 
     def last_iterate(
-        self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
+        self, sampler: Accountable, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> tuple[float, str] | None:
         """Return an epsilon of the last iterate and its proof; None where the sampler and relation have none."""
         ...
 
     def last_iterate_mu(
-        self, sampler: Sampler, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
+        self, sampler: Accountable, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
     ) -> float | None:
         """Return a mu of Gaussian DP of the last iterate, wherever the first one is; None where there is no proof."""
         ...

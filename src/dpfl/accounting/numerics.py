@@ -184,7 +184,7 @@ def binned(index: NDArray[np.integer], masses: Array, bins: int) -> Array:
     return np.bincount(index, masses, bins).astype(np.float64, copy=False)
 
 
-def least_noise(
+def least_noise(  # noqa: PLR0913
     excess: Callable[[float], float],
     start: float,
     *,

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import Array, by_element, member, real, reals
 from dpfl.accounting.poisson_gaussian import Order, Step
-from dpfl.accounting.samplers import FixedBatches, FullBatch, Poisson, Sampler
+from dpfl.accounting.samplers import Accountable, FixedBatches, FullBatch, Poisson
 
 ORDERS = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0, 45.0, 70.0, 120.0, 250.0)
 """Orders that an odometer looks at, each with its share of delta."""
@@ -45,7 +45,7 @@ _FILTER_ORDERS = 1 + np.geomspace(0.01, 1e3, 120)
 
 
 def divergence(
-    sampler: Sampler,
+    sampler: Accountable,
     *,
     noise_multiplier: ArrayLike,
     order: ArrayLike,
@@ -96,7 +96,7 @@ def filter_order(
     *,
     epsilon: float,
     delta: float,
-    sampler: Sampler | None = None,
+    sampler: Accountable | None = None,
     noise_multiplier: float = 1.0,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
 ) -> float:

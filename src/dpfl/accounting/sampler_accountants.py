@@ -21,11 +21,11 @@ from dpfl.accounting.loss_grids import GridLaw, regrid
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (
+    Accountable,
     BallsInBins,
     FixedBatches,
     FullBatch,
     Poisson,
-    Sampler,
     ShuffledEpochs,
     WithReplacement,
 )
@@ -44,14 +44,14 @@ _LARGEST_MU = 1e100
 SHARES = (0.02, 0.3, 0.7, 0.98)
 """Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 
-Kind = TypeVar("Kind", bound=Sampler)
+Kind = TypeVar("Kind", bound=Accountable)
 
 
 @dataclass(frozen=True)
 class Run:
     """A run whose arguments are checked."""
 
-    sampler: Sampler
+    sampler: Accountable
     noise_multiplier: float
     steps: int
     delta: float
@@ -224,7 +224,7 @@ def accountant(run: Run) -> SamplerAccountant[Any]:
     return _ACCOUNTANTS[type(run.sampler)](run.sampler, run)
 
 
-def sample_rate(sampler: Sampler) -> float:
+def sample_rate(sampler: Accountable) -> float:
     """Return the share of the records that a step uses on average, 0 to 1.
 
     Source: elementary, expected batch size over records.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, Protocol, get_args
 
 from dpfl.accounting.numerics import integer, real
 
@@ -105,6 +105,17 @@ class FullBatch:
 
 
 Sampler = Poisson | FixedBatches | WithReplacement | ShuffledEpochs | BallsInBins | FullBatch
+
+
+class Accountable(Protocol):
+    """What `guarantee` takes: a dataclass with an accountant (`sampler_accountants.accounts_for`).
+
+    Each of `Sampler` is one, and so are RandomAllocation, LaplaceNoise, RandomizedResponse and a class of your own.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
 SAMPLERS: dict[Sampling, type[Sampler]] = {kind.sampling: kind for kind in get_args(Sampler)}
 """The class of every key."""
 

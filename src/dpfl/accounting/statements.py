@@ -247,7 +247,7 @@ class PrivacyStatement:
             raise ValueError(f"guarantee.lower {self.guarantee.lower} must not exceed upper {self.guarantee.upper}")
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913
         cls,
         mechanism: Mechanism,
         sampler: Sampler,

@@ -298,7 +298,7 @@ class AsyncSettings(Settings):
     sigma takes the place of epsilon, and grows with the batch by batch_factor. `strategy` names one of `strategies`.
     delta may be "1/N" or "1/(10 N)", N the number of a client's records, as section 3.2 has it. mislabelled: the share
     of the clients whose training labels are replaced by uniform draws; mixing: how the server weighs the clients.
-    The bounds of speed_spread to max_distance are those of algorithms.async_events.Network.
+    The bounds of speed_spread to max_distance are those of `dpfl.asynchronous.events.Network`.
     """
 
     clients: Count

@@ -37,28 +37,28 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
 
     resolved = configuration.read(config)
     jobs = [job for job in expansion.expand(resolved) if job.paper == paper]
-    families = {job.calibration_key: job for job in jobs}
-    if not families:
+    by_key = {job.calibration_key: job for job in jobs}
+    if not by_key:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
-    modules = tuple(sorted({calibration_code(job.experiment) for job in families.values()}))
+    modules = tuple(sorted({calibration_code(job.experiment) for job in by_key.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
     stage.identity = noise_identity(jobs)
-    folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
+    folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in by_key.values()}
     stage.reads([config, *(folder.arrays / "description.json" for folder in folders.values())])
     descriptions = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
     tables = []
-    with progress_bar(f"noise of {paper}", unit="families") as progress:
-        for done, (family, job) in enumerate(families.items()):
-            progress(done, len(families))
+    with progress_bar(f"noise of {paper}", unit="calibrations") as progress:
+        for done, (key, job) in enumerate(by_key.items()):
+            progress(done, len(by_key))
             experiment = experiments.load(job.experiment)
             experiments.require_known(job)
             try:
                 rows = experiment.calibrate(on_cpu(job), descriptions[job.dataset])
             except InputError as error:  # experiments know settings, not whose
-                raise InputError(f"{paper}/{family}, {error}") from None
+                raise InputError(f"{paper}/{key}, {error}") from None
             experiments.require_calibrated(job, rows)
-            tables.append(rows.assign(calibration_key=family))
-        progress(len(families), len(families))
+            tables.append(rows.assign(calibration_key=key))
+        progress(len(by_key), len(by_key))
     output = expansion.noise_table(results_folder(resolved), paper)
     write_table(pd.concat(tables), output)
     stage.write(record_path(output), [output])
@@ -154,7 +154,7 @@ def train_batch(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Train several jobs side by side and report each; what is finished is not trained again. Exit 1 if one fails."""
-    from dpfl.pipeline.batches import BatchTraining
+    from dpfl.pipeline.job_batches import BatchTraining
     from dpfl.pipeline.process_cleanup import newest, requeue_before_limit
 
     resolved = configuration.read(config)

@@ -135,7 +135,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table (ldp_training.train). `checkpoint` is not used: a job takes minutes.
+    """Return the run table (`silo_jobs.train_plan`). `checkpoint` is not used: a job takes minutes.
 
     Raises InputError where settings, cells, images or calibration cannot be used.
     """

@@ -93,7 +93,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table (ldp_training.train). `checkpoint` is not used: a job takes seconds.
+    """Return the run table (`silo_jobs.train_plan`). `checkpoint` is not used: a job takes seconds.
 
     Raises InputError where settings, cells, table or calibration cannot be used.
     """

@@ -1,6 +1,6 @@
 """lowy2021's theorems on problems whose optimum is known: excess risk of its algorithms, a row a run.
 
-A job is one study: its settings and each of its cells together say what is run (theory_settings.TheoryCell). Runs
+A job is one study: its settings and each of its cells together say what is run (`TheoryCell`). Runs
 whose data, algorithm and rounds agree are trained as one stack. Rounds, batches, stages, step sizes and outputs are
 those of the theorems, unless a cell gives the rounds: nothing is tuned.
 """
@@ -300,7 +300,7 @@ class TheoryCell(Settings):
 
     @property
     def protocol(self) -> Protocol:
-        """Protocol for dpfl.algorithms."""
+        """Protocol of the rounds (dpfl.convex.federated_rounds)."""
         return Protocol(
             loss=self.loss,
             rounds=self.steps,

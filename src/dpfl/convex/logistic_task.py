@@ -95,7 +95,7 @@ def synthetic_description(description: Mapping[str, Any], settings: SyntheticRec
 
 
 def synthetic_task(description: Mapping[str, Any], settings: SyntheticRecords) -> BinaryTask:
-    """Return `population` records of `features` features (models.synthetic_problems, one client), half as many to test.
+    """Return `population` records of `features` features (`synthetic_problems`, one client), half as many to test.
 
     The best model of the population, within the ball of `radius`, is found as for image data.
     """

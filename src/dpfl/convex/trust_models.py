@@ -91,7 +91,7 @@ def fedavg(
 # SGD with delayed gradients: a server applies the clients' updates one by one, each computed on an older model.
 
 
-def delayed_sgd(
+def delayed_sgd(  # noqa: PLR0913
     loss: Loss,
     records: FactoredRecords,
     held: NDArray[np.int64],
@@ -108,8 +108,8 @@ def delayed_sgd(
 
     Each turn of the clients comes in a uniform order; an update arrives computed on the model of min(d, all) updates
     ago, d uniform on {0..delay}. Returns (seeds, features, models); other arguments as in
-    `convex_fedavg.fedavg`. Source: vandijk2023 Algorithm 1, simplified: no loss of messages, constant step size.
-    Formal guarantee: as `convex_fedavg.fedavg`; delays and orders do not depend on records.
+    `fedavg`. Source: vandijk2023 Algorithm 1, simplified: no loss of messages, constant step size.
+    Formal guarantee: as `fedavg`; delays and orders do not depend on records.
     """
     clients, held_count = held.shape[1:]
     features, models = records.direction.shape[-1], len(points.noise_std)

@@ -238,7 +238,7 @@ def _note(run: AggregatorCell) -> str:
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, noise_std, noise_multiplier and the columns of aggregator_settings.privacy.
+    """Return a row a cell: its keys, noise_std, noise_multiplier and the columns of `privacy`.
 
     noise_std is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
     Raises InputError naming the setting or the cell's key that cannot be used.

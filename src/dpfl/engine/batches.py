@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.numerics import integer
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, Poisson, Sampler, Sampling, ShuffledEpochs
 from dpfl.randomness import generator
 
 _BY_EPOCH = (Sampling.POISSON, Sampling.BALLS_IN_BINS, Sampling.SHUFFLED, Sampling.FIXED)
@@ -99,6 +99,24 @@ class BatchSampler:
             return np.split(order, range(self.batch_size, slots, self.batch_size))
         bins = draw.integers(steps, size=slots)
         return np.split(np.argsort(bins, kind="stable"), np.cumsum(np.bincount(bins, minlength=steps))[:-1])
+
+
+def accounted_sampler(batches: BatchSampler) -> Sampler:
+    """Return the sampler by which the accountants (dpfl.accounting) know a client's batches.
+
+    Raises ValueError for a sampling that has none here: a new one gets its line when it is added.
+    """
+    slots = min(batches.batch_size, batches.public_records), batches.public_records
+    match batches.sampling:
+        case Sampling.POISSON:
+            return Poisson(batches.sample_rate)
+        case Sampling.BALLS_IN_BINS:
+            return BallsInBins(batches.steps_per_epoch)
+        case Sampling.SHUFFLED:
+            return ShuffledEpochs(*slots)
+        case Sampling.FIXED:
+            return FixedBatches(*slots)
+    raise ValueError(f"sampling: {batches.sampling} batches have no accountant in accounted_sampler")
 
 
 def batch_and_noise(

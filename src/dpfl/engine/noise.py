@@ -49,7 +49,7 @@ def arsinh_noise(gaussian: Tensor, scale: Tensor) -> Tensor:
     `gaussian`: draws of N(0, noise_std^2), any shape; `scale` > 0 broadcasts to it. Near 0 the result is N, far out it
     grows as its logarithm. Source: vandijk2023, section 5.2; bun2018.
 
-    Formal guarantee: for one number that a record moves by at most 1, dpfl.accounting.tradeoff.arsinh.arsinh_guarantee;
+    Formal guarantee: for one number that a record moves by at most 1, dpfl.accounting.tradeoff.arsinh_guarantee;
     it spends more than Gaussian noise of the same deviation.
     """
     finite = torch.isfinite(scale)

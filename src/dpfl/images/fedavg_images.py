@@ -22,12 +22,12 @@ from torch import Tensor
 
 from dpfl.accounting import dpsgd
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, Sampling, ShuffledEpochs
+from dpfl.accounting.samplers import Sampling
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
-from dpfl.engine.batches import BatchSampler
+from dpfl.engine.batches import BatchSampler, accounted_sampler
 from dpfl.engine.clip_bounds import Precision
 from dpfl.engine.layers import multiplies_bfloat16
 from dpfl.engine.networks import Architecture, FeatureNorm, ImageModel, Pixels, build, prepare
@@ -253,7 +253,7 @@ def _statement(
     batches = cell.batches(settings, records)
     return PrivacyStatement.of(
         Gaussian(),
-        _sampler(batches),
+        accounted_sampler(batches),
         neighbouring=Neighbouring.ZERO_OUT,
         records=records,
         clip_norm=settings.clip_norm if cell.clips else math.inf,
@@ -262,15 +262,6 @@ def _statement(
         delta=settings.delta,
         note=_note(settings, cell, sizes),
     )
-
-
-def _sampler(batches: BatchSampler) -> Sampler:
-    """Return what an accountant knows of how batches are drawn."""
-    if batches.sampling is Sampling.POISSON:
-        return Poisson(batches.sample_rate)
-    if batches.sampling is Sampling.BALLS_IN_BINS:
-        return BallsInBins(batches.steps_per_epoch)
-    return ShuffledEpochs(min(batches.batch_size, batches.public_records), batches.public_records)
 
 
 def _note(settings: FedavgSettings, cell: FedavgCell, sizes: list[int]) -> str:

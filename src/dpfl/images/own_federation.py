@@ -32,11 +32,11 @@ from torch import Tensor, nn
 
 from dpfl.accounting.guarantees import noise_multiplier
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, Sampling, ShuffledEpochs
+from dpfl.accounting.samplers import FullBatch, Sampler, Sampling
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.data.partition import dirichlet_shares, label_shards, random_shares
 from dpfl.engine import checkpoints
-from dpfl.engine.batches import BatchSampler
+from dpfl.engine.batches import BatchSampler, accounted_sampler
 from dpfl.engine.per_record_gradients import (
     GradientRule,
     ParameterVector,
@@ -170,7 +170,7 @@ def statements(
     for done, records in enumerate(sizes):
         progress(done, len(sizes))
         batches, steps = settings.batches(records), settings.steps(records)
-        sampler = FullBatch() if settings.sampler is Sampling.FULL else _accounted(batches)
+        sampler = FullBatch() if settings.sampler is Sampling.FULL else accounted_sampler(batches)
         run = {"steps": steps, "delta": settings.delta, "neighbouring": settings.neighbouring}
         noise = 0.0
         note = f"divisor {batches.divisor}"
@@ -195,16 +195,6 @@ def _least_noise(
     """Return the least noise, once for all clients that share it."""
     run = {"steps": steps, "delta": delta, "neighbouring": neighbouring}
     return noise_multiplier(sampler, target_epsilon=target_epsilon, **run)
-
-
-def _accounted(batches: BatchSampler) -> Sampler:
-    """Return what an accountant knows of how batches are drawn."""
-    if batches.sampling is Sampling.POISSON:
-        return Poisson(batches.sample_rate)
-    if batches.sampling is Sampling.BALLS_IN_BINS:
-        return BallsInBins(batches.steps_per_epoch)
-    kind = ShuffledEpochs if batches.sampling is Sampling.SHUFFLED else FixedBatches
-    return kind(min(batches.batch_size, batches.public_records), batches.public_records)
 
 
 def weakest(known: list[PrivacyStatement]) -> PrivacyStatement:

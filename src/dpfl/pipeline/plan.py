@@ -16,7 +16,7 @@ from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.configuration import load_mapping
 from dpfl.grid.expansion import noise_table
-from dpfl.pipeline import batches, site
+from dpfl.pipeline import job_batches, site
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
 from dpfl.progress import duration
@@ -24,7 +24,7 @@ from dpfl.provenance import run_identity
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
-    from dpfl.pipeline.batches import Batch
+    from dpfl.pipeline.job_batches import Batch
 
 # Patterns by which Snakemake's rules match some names only: short, for they are part of every path of a rule.
 
@@ -97,7 +97,7 @@ def stages(config: Mapping[str, Any], jobs: Iterable[TrainingJob]) -> list[Stage
         prepared.append(Stage("features", name, (output,), _features_seconds(name)))
     cells = {(job.paper, job.calibration_key): len(job.cells) for job in known}
     for key in config["papers"]:
-        if count := sum(cells[owner, family] for owner, family in cells if owner == key):
+        if count := sum(count for (owner, _), count in cells.items() if owner == key):
             seconds = ACCOUNTING_SECONDS + CELL_SECONDS * count
             prepared.append(Stage("accounting", key, (noise_table(folder, key),), seconds))
     return [*prepared, *_pages(folder, config["papers"])]
@@ -147,7 +147,7 @@ class Machines:
         self, jobs: Iterable[TrainingJob], units: Mapping[str, UnitCost] | None = None
     ) -> tuple[list[Batch], list[tuple[TrainingJob, Cost]]]:
         """Return the training jobs: batches, and the jobs that are trained alone with the cost of each."""
-        batched, alone = batches.divide(jobs, self.side_by_side, self.memory_mb, units)
+        batched, alone = job_batches.divide(jobs, self.side_by_side, self.memory_mb, units)
         cores = [cores_of(job, self.cores, self.memory_mb, units) for job in alone]
         return batched, [(job, estimate(job, units, n)) for job, n in zip(alone, cores, strict=True)]
 
@@ -235,7 +235,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     yield f"core-hours: {cores:.1f}; GPU-hours: {gpus:.1f}"
     yield f"memory: at most {max((each.memory_mb for each in work), default=2000) / 1024:.1f} GB a job"
     yield from _shares_of_nodes([cost for _, cost in alone], where)
-    wall = batches.makespan(
+    wall = job_batches.makespan(
         [seconds + where.extra_seconds for seconds in (*map(where.seconds, work), *light)], where.at_once
     )
     trained = [*alone, *((job, batch) for batch in batched for job in batch.jobs)]

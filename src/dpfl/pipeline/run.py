@@ -17,7 +17,7 @@ import psutil
 
 from dpfl.errors import InputError
 from dpfl.pipeline import plan, process_cleanup
-from dpfl.pipeline.batches import put_all_back, put_back
+from dpfl.pipeline.job_batches import put_all_back, put_back
 from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, StartedJob, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.progress import duration

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from dpfl.catalog import load
 from dpfl.files import record_path
 from dpfl.grid import expansion
-from dpfl.pipeline import batches, lock, process_cleanup
-from dpfl.pipeline.batches import kept_folder
+from dpfl.pipeline import job_batches, lock, process_cleanup
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
+from dpfl.pipeline.job_batches import kept_folder
 from dpfl.pipeline.live_line import is_on_slurm, said_left
 from dpfl.pipeline.plan import Stage, stages
 from dpfl.pipeline.process_cleanup import GONE
@@ -144,7 +144,7 @@ def jobs_on_nodes(jobs: list[TrainingJob], folder: Path) -> dict[tuple[str, str]
     states = {comment: state for _, state, comment in queued}
     known = {(job.paper, job.name): job for job in jobs}
     comments = {f"rule_{rule}_wildcards_{'_'.join(key)}": [key] for key in known for rule in _TRAINING_RULES}
-    batched, _ = batches.read(kept_folder(folder) / "batches.json", known)
+    batched, _ = job_batches.read(kept_folder(folder) / "batches.json", known)
     for batch in batched:
         members = [(job.paper, job.name) for job in batch.jobs]
         comments[f"rule_{batch.rule}_wildcards_{batch.paper}"] = members
@@ -229,13 +229,13 @@ def _time_left(
 ) -> str:
     """Return the time that all open jobs take one after the other.
 
-    A job that runs takes what its log says. Another takes as long as finished ones of its family, else what the cost
-    model says, as other stages do, at the speed of this machine. `timed`: finished jobs of this scale with the seconds
-    that they took, which tell that speed.
+    A job that runs takes what its log says. Another takes as long as finished ones of its calibration key, else what
+    the cost model says, as other stages do, at the speed of this machine. `timed`: finished jobs of this scale with the
+    seconds that they took, which tell that speed.
     """
-    families: dict[tuple[str, str], list[float]] = {}
+    by_key: dict[tuple[str, str], list[float]] = {}
     for job, took in timed:
-        families.setdefault((job.paper, job.calibration_key), []).append(took)
+        by_key.setdefault((job.paper, job.calibration_key), []).append(took)
     modelled = sum(estimate(job).seconds for job, _ in timed)
     slowdown = sum(took for _, took in timed) / modelled if modelled else 1.0
     left, by_model = slowdown * sum(stage.seconds for stage in others), len(others)
@@ -247,8 +247,8 @@ def _time_left(
             alike.setdefault((each.job.paper, each.job.calibration_key, len(each.job.seeds)), []).append(each.job)
         else:
             left += said
-    for (paper, family, _), jobs in alike.items():
-        known = families.get((paper, family))
+    for (paper, key, _), jobs in alike.items():
+        known = by_key.get((paper, key))
         left += len(jobs) * (mean(known) if known else slowdown * estimate(jobs[0]).seconds)
         by_model += 0 if known else len(jobs)
     modelled_jobs = f" ({by_model} jobs by the cost model)" if by_model else ""

@@ -83,12 +83,12 @@ def _noise_table(table: Path, _time: int) -> pd.DataFrame:
 
 
 def noise_identity(jobs: Iterable[TrainingJob]) -> dict[str, str]:
-    """Return what decides the noise of a paper's jobs, versions apart: its code, and for each family of jobs its
+    """Return what decides the noise of a paper's jobs, versions apart: its code, and for each calibration key its
     settings, cells and data (not its seeds)."""
     jobs = list(jobs)
     codes = sorted({calibration_code(job.experiment) for job in jobs})
-    families = {s.calibration_key: _digest([s.settings, s.cells, _data_digest(s.dataset)]) for s in jobs}
-    return {"code": source_digest(*codes), **families}
+    by_key = {s.calibration_key: _digest([s.settings, s.cells, _data_digest(s.dataset)]) for s in jobs}
+    return {"code": source_digest(*codes), **by_key}
 
 
 def is_finished(job: TrainingJob, results: Path) -> bool:

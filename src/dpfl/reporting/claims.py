@@ -145,7 +145,7 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     deciding case first.
 
     A verdict that runs decide of which a part is still to come is undecided, unless they cannot change it
-    (`run_progress.as_far_as_run`). A claim that is `pending` is not run, with that reason. Raises InputError where
+    (`as_far_as_run`). A claim that is `pending` is not run, with that reason. Raises InputError where
     `require_usable` does, and for a function that returns something else than evidence.
     """
     require_usable(paper)

@@ -46,7 +46,7 @@ class Numbers(NamedTuple):
     """Value of the printed form, of the corrected (or tighter) one, and of the latter by an independent route.
 
     `shown` has the computed values that the entry's texts name in braces. A simulated `independent` is the mean of
-    `runs`, with the half-width `interval` of its 95 % interval (`cases.LEVEL`); a computed one has neither.
+    `runs`, with the half-width `interval` of its 95 % interval (`rules.LEVEL`); a computed one has neither.
     """
 
     printed: float

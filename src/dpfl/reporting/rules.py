@@ -38,7 +38,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special, stats
@@ -132,9 +132,7 @@ class Case:
         return min(1.0, 2 * float(below))
 
 
-def from_interval(
-    case: str, n: int, estimate: float, half_width: float, *, level: float, **facts: float | str | ClaimKind | None
-) -> Case:
+def from_interval(case: str, n: int, estimate: float, half_width: float, *, level: float, **facts: Any) -> Case:
     """Return the case of a mean of `n` runs with the half-width of its interval by Student's t at `level`.
 
     `facts` are further fields of `Case`. Below two runs the error is nan; nan runs, where no number could be computed
@@ -170,7 +168,7 @@ def interval_cases(
     ]  # fmt: skip
 
 
-def from_values(case: str, values: Iterable[float], **facts: float | str | ClaimKind | None) -> Case:
+def from_values(case: str, values: Iterable[float], **facts: Any) -> Case:
     """Return the case of the mean of values, one a run; missing ones (nan) are left out."""
     known = np.asarray(list(values), dtype=np.float64)
     known = known[~np.isnan(known)]
@@ -179,7 +177,7 @@ def from_values(case: str, values: Iterable[float], **facts: float | str | Claim
     return Case(case, float(known.mean()) if n else math.nan, error, n, n - 1, **facts)
 
 
-def difference(case: str, first: Case, second: Case, **facts: float | str | ClaimKind | None) -> Case:
+def difference(case: str, first: Case, second: Case, **facts: Any) -> Case:
     """Return the case of the first number minus the second, from separate runs (Welch's t-test)."""
     squares = first.error**2, second.error**2
     error = math.sqrt(sum(squares))
@@ -370,7 +368,7 @@ class _Tests:
         nearest = self.rule.scope is Scope.EXISTS
         return int(ties[rooms.argmax() if nearest else rooms.argmin()])
 
-    def _room(self, index: int) -> float:
+    def _room(self, index: int | np.intp) -> float:
         """Return how far a case's number is inside the range that the claim says (negative outside), nan as 0."""
         low, high = region(self.cases[index], self.rule)
         room = min(self.cases[index].estimate - low, high - self.cases[index].estimate)

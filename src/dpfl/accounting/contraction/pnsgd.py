@@ -598,7 +598,7 @@ def last_iterate_rate(
     return 2.0 * smoothness * (m * bound**2 + variance + noise) / (strong_convexity**2 * n)
 
 
-def average_iterate_rate(
+def average_iterate_rate(  # noqa: PLR0913
     *,
     n: int,
     m: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,8 @@ from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import by_element, integers, power, reals, root
 from dpfl.catalog import load
 from dpfl.convex.pnsgd import MEAN_INK, LossConstants
-from dpfl.papers.asoodeh2020 import messages
 from dpfl.reporting import style
-from dpfl.reporting.display_names import data_note
+from dpfl.reporting.display_names import all_or, data_note, listed, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.statistics import mean_interval
 
@@ -166,6 +166,15 @@ def draw_bounds(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def bounds_message(data: pd.DataFrame) -> str:
+    """Say how often each bound is the smallest, among settings in which later steps hide a record."""
+    names = {"theorem_4": "Theorem 4", "proposition_1": "Proposition 1"}
+    hidden = data[data["later_steps"] > 0]
+    counts = hidden["smallest"].value_counts()
+    parts = [f"{names.get(name, name.replace('_', ' '))} in {count}" for name, count in counts.items()]
+    return f"Smallest of four bounds on ε, in {len(hidden)} settings: {listed(parts)}"
+
+
 def _tiles(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw one panel and write each region's name into it."""
     table = rows.pivot(index="diameter", columns="sigma", values="smallest")
@@ -192,7 +201,7 @@ def _inside(cells: np.ndarray) -> np.ndarray:
     return cells[np.argmin(np.sum((cells - cells.mean(axis=0)) ** 2, axis=1))]
 
 
-HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds, messages.bounds)}
+HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds, bounds_message)}
 
 
 # Figures from runs of PNSGD: delta of each record by its place, and the utility of a pass.
@@ -276,6 +285,23 @@ def draw_places(data: pd.DataFrame) -> Figure:
         f"n = {data['n'].iloc[0]:,} records. Computed at the noise of the runs.",
     )
     return figure
+
+
+def places_message(data: pd.DataFrame, *, shown_epsilon: float, least_delta: float) -> str:
+    """Say how many of the last records carry the loss in public order, and what evens it out."""
+    rows = data[(data["law"] == "gaussian") & ((data["epsilon"] - shown_epsilon).abs() < 1e-9)]
+    last = rows[rows["variant"] == "last"]
+    seen = last[last["delta"] >= least_delta]
+    if seen.empty:
+        return ""
+    records, worst = int(seen["later"].max()) + 1, seen["delta"].max()
+    n = int(last["n"].iloc[0])
+    text = f"In public order the last {records:,} of {n:,} records bear the loss: δ up to {worst:.1g}"
+    text += f" at ε = {shown_epsilon:g}"
+    even = rows[rows["variant"] != "last"].groupby("variant")["delta"].max()
+    if even.empty or not (even < worst).all():
+        return text
+    return f"{text}; a secret order or a random stop spreads it, to at most {even.max():.1g}"
 
 
 def _shown_places(rows: pd.DataFrame) -> float:
@@ -362,6 +388,24 @@ def draw_utility(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def utility_message(data: pd.DataFrame, names: Mapping[tuple[str, str], str]) -> str:
+    """Say which way has the least excess risk at the largest epsilon of each panel, and by how much."""
+    private = data[data["epsilon"] < math.inf]
+    if private.empty:
+        return ""
+    winners, factors = [], []
+    for _, panel in private.groupby(["dataset", "model", "law"]):
+        end = panel[panel["epsilon"] == panel["epsilon"].max()].set_index(["order", "release"])["excess_risk"]
+        winners.append(end.idxmin())
+        factors.append(end.max() / end.min())
+    best = max(winners, key=winners.count)
+    times = span((factor for factor, winner in zip(factors, winners, strict=True) if winner == best), "{:,.0f}")
+    return (
+        f"At the largest ε, the {names[best]} has the least excess risk in {all_or(winners.count(best), len(winners))} "
+        f"panels, {times} times below the worst way"
+    )
+
+
 def _at_an_end(rows: pd.DataFrame) -> pd.Series:
     """Return in which rows the best step is an end of the grid of steps."""
     return (rows["step"] == rows["least_step"]) | (rows["step"] == rows["most_step"])
@@ -378,9 +422,9 @@ def _steps_at_ends(data: pd.DataFrame) -> str:
 
 RUN_FIGURES = {
     "places": FigureRecipe(
-        places, draw_places, partial(messages.places, shown_epsilon=SHOWN_EPSILON, least_delta=LEAST)
+        places, draw_places, partial(places_message, shown_epsilon=SHOWN_EPSILON, least_delta=LEAST)
     ),
-    "utility": FigureRecipe(utility, draw_utility, partial(messages.utility, names=WAYS)),
+    "utility": FigureRecipe(utility, draw_utility, partial(utility_message, names=WAYS)),
 }
 
 
@@ -449,6 +493,27 @@ def draw_curves(floor: float, data: pd.DataFrame) -> Figure:
     return figure
 
 
+_ROUTES = {
+    "proposition_1": "the Rényi bound of Proposition 1",
+    "optimal_shift": "the Rényi bound with its best shift",
+    "shifted_gdp": "shifted interpolation",
+}
+
+
+def curves_message(data: pd.DataFrame) -> str:
+    """Say for which records, and up to which epsilon, Theorem 4 is the smallest of the bounds; else what is smaller."""
+    wide = data.pivot(index=["i", "epsilon"], columns="route", values="delta")
+    rivals = wide[list(_ROUTES)]
+    lost = rivals[rivals.min(axis=1) < wide["theorem_4"]]
+    if lost.empty:
+        return "Theorem 4 proves the smallest δ of the four bounds, for every record and ε shown"
+    first = lost.idxmin(axis=1).reset_index(name="route").sort_values("epsilon").drop_duplicates("i")
+    parts = [f"record {row.i} from ε = {row.epsilon:g} on ({_ROUTES[row.route]})" for row in first.itertuples()]
+    kept = [f"{i}" for i in sorted(data["i"].unique()) if i not in set(first["i"])]
+    always = f"always for record {listed(kept)}" if kept else "for no record at every ε"
+    return f"Theorem 4 proves the smallest δ {always}; a later bound beats it for {listed(parts)}"
+
+
 def stopping(results: Results) -> pd.DataFrame:
     """Return columns contraction, i, route, delta at STOPPING_EPSILON for every record."""
     _, values = parameters("figure_2")
@@ -488,10 +553,24 @@ def draw_stopping(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def stopping_message(data: pd.DataFrame) -> str:
+    """Say what a random stop does to the worst record's delta, and where Theorem 5's bound says nothing."""
+    worst = data.groupby(["contraction", "route"])["delta"].max()
+    texts = []
+    for case, name in (("figure_2", "at the parameters of Figure 2"), ("weak", "with weak contraction")):
+        fixed, bound = worst[case, "theorem_4"], worst[case, "bound"]
+        texts.append(
+            f"{name} it bounds the worst record's δ by {bound:.2g} instead of {fixed:.2g}"
+            if bound < 1
+            else f"{name} it gives {bound:,.0f}, which says nothing"
+        )
+    return f"Theorem 5's random stop: {', '.join(texts)}"
+
+
 FIGURES = {
-    "figure_2": FigureRecipe(partial(curves, "figure_2"), partial(draw_curves, 1e-40), messages.curves),
-    "figure_3": FigureRecipe(partial(curves, "figure_3"), partial(draw_curves, 1e-20), messages.curves),
-    "random_stopping": FigureRecipe(stopping, draw_stopping, messages.stopping),
+    "figure_2": FigureRecipe(partial(curves, "figure_2"), partial(draw_curves, 1e-40), curves_message),
+    "figure_3": FigureRecipe(partial(curves, "figure_3"), partial(draw_curves, 1e-20), curves_message),
+    "random_stopping": FigureRecipe(stopping, draw_stopping, stopping_message),
     **RUN_FIGURES,
     **HIDDEN_STATE_FIGURES,
 }

@@ -16,9 +16,8 @@ from dpfl.catalog import load
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
 from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
-from dpfl.papers.asoodeh2021 import messages
 from dpfl.reporting import style
-from dpfl.reporting.display_names import data_name, data_note, with_greek_symbols
+from dpfl.reporting.display_names import all_or, data_name, data_note, listed, span, with_greek_symbols
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval, slope, summarised
@@ -101,6 +100,18 @@ def draw_dimensions(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def dimension_message(data: pd.DataFrame) -> str:
+    """Say with which power of the dimension the cost of noise grows, and where the risks are beside the bounds."""
+    powers = data["exponent"].dropna()
+    if powers.empty:
+        return ""
+    above = int((data["excess_risk"] > data["bound_as_printed"]).sum())
+    place = "no risk exceeds it here" if not above else f"{above} of {len(data)} risks exceed it"
+    return (
+        f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d, but {place}"
+    )
+
+
 _BOUNDS = {"excess_bound": ("bound with d", "--"), "bound_as_printed": ("bound as published", ":")}
 """Name and dashes of each bound."""
 
@@ -123,7 +134,7 @@ def _dimension_lines(axis: Axes, rows: pd.DataFrame) -> None:
     style.name_lines(axis, rows["features"].max(), names)
 
 
-DIMENSION = {"dimension": FigureRecipe(dimensions, draw_dimensions, messages.dimension)}
+DIMENSION = {"dimension": FigureRecipe(dimensions, draw_dimensions, dimension_message)}
 
 
 # Five papers on one task: excess risk at equal epsilon, by who has to be trusted.
@@ -200,6 +211,28 @@ def draw_trust(table: pd.DataFrame) -> Figure:
     return figure
 
 
+def five_papers_message(data: pd.DataFrame) -> str:
+    """Say how much more risk the best way without trust has than the best with a trusted aggregator."""
+    private = data[data["epsilon"] < math.inf]
+    if private.empty:
+        return ""
+    least, factors, points = private["epsilon"].min(), [], []
+    for _, task in private[private["epsilon"] == least].groupby("dataset"):
+        trusted, alone = (
+            task[task["trust"] == trust] for trust in ("trusted aggregator", "no trust outside the client")
+        )
+        if trusted.empty or alone.empty:
+            return ""
+        best, own = (rows.loc[rows["excess_risk"].idxmin()] for rows in (trusted, alone))
+        factors.append(own["excess_risk"] / best["excess_risk"])
+        points.append(best["accuracy_pct"] - own["accuracy_pct"])
+    risks, accuracies = span(factors, "{:.2g}"), span(points, "{:.1f}")
+    return (
+        f"At ε = {least:g} the best way that trusts nobody has {risks} times the excess risk of the best with a "
+        f"trusted aggregator, and {accuracies} points less accuracy"
+    )
+
+
 def _rows(private: pd.DataFrame) -> list[str]:
     """Return the rows from top to bottom: each level of trust as a heading, below it the algorithms that ran."""
     ran, rows = set(private["algorithm"]), []
@@ -225,7 +258,7 @@ def _dumbbell(axis: Axes, height: float, line: pd.DataFrame, colour: str) -> Non
     axis.annotate(words, (1, height), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=style.SMALL)
 
 
-COMPARISON = {"five_papers": FigureRecipe(trust_data, draw_trust, messages.five_papers)}
+COMPARISON = {"five_papers": FigureRecipe(trust_data, draw_trust, five_papers_message)}
 
 
 # Summarise runs of Algorithm 1, one study at a time: means, paired differences, slopes.
@@ -432,6 +465,33 @@ def draw_price(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def price_message(data: pd.DataFrame) -> str:
+    """Say with which powers the cost of noise grows with sigma^2 and falls with the users."""
+    rows = data[data["study"] == "price"]
+    keys = ["dataset", "batch_size", "users"]
+    silent = rows[rows["noise_std"] == 0].set_index(keys)["excess_risk"]
+    noisy = rows[rows["noise_std"] > 0]
+    noisy = noisy.assign(share=noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[keys])).to_numpy())
+    free = noisy[noisy["excess_risk"] < noisy["idle_excess_risk"]].dropna(subset="share")
+    most = free[free["users"] == free["users"].max()]
+    by_noise = [
+        slope(line["noise_std"] ** 2, line["share"])
+        for _, line in most.groupby(["dataset", "batch_size"])
+        if len(line) > 2
+    ]
+    by_users = [
+        slope(line["users"], line["share"])
+        for _, line in free.groupby(["dataset", "batch_size", "noise_std"])
+        if len(line) > 2
+    ]
+    texts = [
+        f"{verb} to the power {span(powers, '{:.2f}')}"
+        for verb, powers in (("grows as σ²", by_noise), ("falls as n", by_users))
+        if powers
+    ]
+    return f"The cost of noise {' and '.join(texts)}" if texts else ""
+
+
 def _lines(axis: Axes, rows: pd.DataFrame, x: str, sigmas: list[float]) -> None:
     """Draw a line with bars for each sigma, its bound dashed, and the risk of w = 0; a sigma has one look in all."""
     for value, line in rows.groupby("noise_std"):
@@ -499,6 +559,19 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def sampling_message(data: pd.DataFrame) -> str:
+    """Say by how much drawing users without replacement changes the risk, without and with noise."""
+    change = 100 * data["difference"] / data["with_replacement"]
+    clear = data["difference"].abs() > data["interval"]
+    texts = []
+    for noisy, name in ((False, "no noise"), (True, "with noise")):
+        chosen = (data["noise_std"] > 0) == noisy
+        if chosen.any():
+            beyond = f"{int(clear[chosen].sum())} of {int(chosen.sum())} beyond chance"
+            texts.append(f"{name} {span(change[chosen], '{:+.1f}')} % ({beyond})")
+    return f"Change of the risk if users are drawn without replacement: {', '.join(texts)}"
+
+
 def draw_frontier(data: pd.DataFrame) -> Figure:
     """Draw accuracy and excess risk against epsilon, each way of spending it at its best step and batch size."""
     tasks = list(data.groupby(["dataset", "stand_in_for", "users"]))
@@ -521,6 +594,27 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
         text += " Algorithm 1 has one line where its risks agree within 2 % with every model released."
     style.footer(figure, f"{text} {data_note(data)}")
     return figure
+
+
+_SAME = 0.02
+"""Relative difference up to which two risks are called the same."""
+
+
+def frontier_message(data: pd.DataFrame) -> str:
+    """Say what hiding the models gains, and how often fresh batches with every model released do better."""
+    keys = ["dataset", "users", "epsilon"]
+    private = data[data["epsilon"] < math.inf]
+    wide = private.pivot(index=keys, columns="way", values="excess_risk")
+    if not {"hidden", "shown", "composed"} <= set(wide.columns):
+        return ""
+    pairs = wide.dropna()
+    apart = float((pairs["hidden"] / pairs["shown"] - 1).abs().max())
+    effect = "gains nothing" if apart <= _SAME else f"changes the risk by up to {100 * apart:.0f} %"
+    better = int((pairs["composed"] < pairs["hidden"]).sum())
+    return (
+        f"Hiding the intermediate models {effect}; fresh batches that release every model have less risk at "
+        f"{all_or(better, len(pairs))} points"
+    )
 
 
 def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
@@ -592,11 +686,20 @@ def draw_hiding(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def hiding_message(data: pd.DataFrame) -> str:
+    """Say for which numbers of users a round the last model alone has the smaller epsilon."""
+    texts = [
+        f"in {int((rows['gain'] > 1 + _SAME).sum())} of {len(rows)} settings with m = {m:g}"
+        for m, rows in data.groupby("m")
+    ]
+    return f"Releasing the last model alone lowers ε by over 2 % {listed(texts)}"
+
+
 RUN_FIGURES = {
-    "price": FigureRecipe(mean_risks, draw_price, messages.price),
-    "sampling": FigureRecipe(replacement, draw_sampling, messages.sampling),
-    "frontier": FigureRecipe(frontier, draw_frontier, messages.frontier),
-    "hiding": FigureRecipe(hiding, draw_hiding, messages.hiding),
+    "price": FigureRecipe(mean_risks, draw_price, price_message),
+    "sampling": FigureRecipe(replacement, draw_sampling, sampling_message),
+    "frontier": FigureRecipe(frontier, draw_frontier, frontier_message),
+    "hiding": FigureRecipe(hiding, draw_hiding, hiding_message),
 }
 
 
@@ -667,6 +770,16 @@ def draw_theorem(table: pd.DataFrame) -> Figure:
     return figure
 
 
+def theorem_message(data: pd.DataFrame, *, closed_form: str, one_round: str) -> str:
+    """Say how far the published curves are from the delta of one round alone."""
+    published = data[data["panel"] == "published"].set_index(["q", "epsilon"])
+    closed, alone = (published.loc[published["form"] == form, "delta"] for form in (closed_form, one_round))
+    gap = float((closed / alone - 1).abs().max())
+    if gap < 1e-3:
+        return "At the published settings contraction changes nothing: δ is that of one round alone"
+    return f"At the published settings δ differs from that of one round alone by up to {100 * gap:.0f} %"
+
+
 def _draw_published(axis: Axes, rows: pd.DataFrame) -> None:
     """Delta against epsilon, one curve per share, with the one-round value as dots."""
     for (q, group), (colour, dash) in zip(rows.groupby("q"), LOOK, strict=True):
@@ -708,9 +821,10 @@ def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
     axis.legend(loc="lower left", fontsize=style.SMALL)
 
 
-_theorem_message = partial(messages.theorem, closed_form=CLOSED_FORM, one_round=ONE_ROUND)
 FIGURES = {
-    "figure_2": FigureRecipe(theorem_data, draw_theorem, _theorem_message),
+    "figure_2": FigureRecipe(
+        theorem_data, draw_theorem, partial(theorem_message, closed_form=CLOSED_FORM, one_round=ONE_ROUND)
+    ),
     **RUN_FIGURES,
     **DIMENSION,
     **COMPARISON,

@@ -14,11 +14,18 @@ from scipy.special import gammaln
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
-from dpfl.papers.bhaskar2025.published_cells import LEVEL, PUBLISHED, data_lines, each_once, runs_of, runs_text
+from dpfl.papers.bhaskar2025.published_cells import (
+    LEVEL,
+    PUBLISHED,
+    data_lines,
+    each_once,
+    runs_of,
+    runs_text,
+)
 from dpfl.reporting import style
-from dpfl.reporting.display_names import model_name
+from dpfl.reporting.display_names import all_or, model_name, span
 from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
-from dpfl.reporting.statistics import half_width
+from dpfl.reporting.statistics import half_width, slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,6 +162,30 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
         right.set_title("one local epoch a round, k clients", fontsize=9)
     style.footer(figure, _footer(cells))
     return figure
+
+
+def distances_message(cells: pd.DataFrame) -> str:
+    """Say with which power of the clients the average's distance falls, and whether the printed bound is exceeded."""
+    first = cells[(cells["reference"] == "noiseless") & (cells["round"] == "first")]
+    texts = []
+    often = first[first["local_epochs"] == first["local_epochs"].min()]
+    powers = [
+        slope(line["clients"], line["distance"])
+        for _, line in often.groupby(["ran_on", "model", "epsilon"])
+        if line["clients"].nunique() > 2
+    ]
+    if powers:
+        texts.append(f"Averaging over k clients shrinks the effect of noise as k to the power {span(powers, '{:.2f}')}")
+    bounded = first.dropna(subset="bound_epochs")
+    over = int((bounded["local_distance"] > bounded["bound_epochs"]).sum())
+    kept = int((bounded["local_distance"] <= bounded["bound_steps"]).sum())
+    if len(bounded):
+        texts.append(
+            f"the bound holds in {all_or(kept, len(bounded))} cells with E in steps, and is exceeded in {over} with E "
+            "in passes"
+        )
+    text = "; ".join(texts)
+    return text[:1].upper() + text[1:]
 
 
 def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025 import messages
-from dpfl.papers.bhaskar2025.distances import distance_cells, draw_distances
+from dpfl.papers.bhaskar2025.distances import distance_cells, distances_message, draw_distances
 from dpfl.papers.bhaskar2025.noise_fit import draw_noise, noise_cells, noise_message
 from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells, open_message
 from dpfl.papers.bhaskar2025.published_cells import (
@@ -23,10 +23,16 @@ from dpfl.papers.bhaskar2025.published_cells import (
     measured_cells,
     runs_of,
 )
-from dpfl.papers.bhaskar2025.readings import NAMES, draw_readings, reading_cells
-from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells
+from dpfl.papers.bhaskar2025.readings import NAMES, draw_readings, reading_cells, readings_message
+from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells, sampling_message
 from dpfl.reporting import style
-from dpfl.reporting.display_names import budget_name, count_range, model_name
+from dpfl.reporting.display_names import (
+    all_or,
+    budget_name,
+    count_range,
+    model_name,
+    span,
+)
 from dpfl.reporting.figures import FigureRecipe
 
 if TYPE_CHECKING:
@@ -70,6 +76,24 @@ def draw_splits(cells: pd.DataFrame) -> Figure:
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=3)
     style.footer(figure, _footer(cells))
     return figure
+
+
+def splits_message(cells: pd.DataFrame) -> str:
+    """Say in how many lines of our runs twenty local epochs a round are less accurate than one, and by how much."""
+    ran = cells[cells["runs"] > 0]
+    ran = ran.assign(median_pct=[median(json.loads(text)) for text in ran["run_accuracies_pct"]])
+    wide = ran.pivot(index=["dataset", "model", "epsilon"], columns="local_epochs", values="median_pct")
+    if wide.shape[1] < 2:
+        return ""
+    least, most = wide.columns[0], wide.columns[-1]
+    lost = (wide[least] - wide[most]).dropna()
+    if lost.empty:
+        return ""
+    worse = all_or(int((lost > 0).sum()), len(lost))
+    return (
+        f"{most} local epochs a round are less accurate than {least} in {worse} lines that ran both, by "
+        f"{span(lost, '{:.1f}')} points"
+    )
 
 
 def _title(model: str, cells: pd.DataFrame) -> str:
@@ -136,10 +160,10 @@ def _footer(cells: pd.DataFrame) -> str:
 
 
 FIGURES = {
-    "splits": FigureRecipe(split_cells, draw_splits, messages.splits),
-    "readings": FigureRecipe(reading_cells, draw_readings, partial(messages.readings, names=NAMES)),
+    "splits": FigureRecipe(split_cells, draw_splits, splits_message),
+    "readings": FigureRecipe(reading_cells, draw_readings, partial(readings_message, names=NAMES)),
     "open_settings": FigureRecipe(open_cells, draw_open, open_message),
     "noise_fit": FigureRecipe(noise_cells, draw_noise, noise_message),
-    "distances": FigureRecipe(distance_cells, draw_distances, messages.distances),
-    "sampling": FigureRecipe(sampling_cells, draw_sampling, messages.sampling),
+    "distances": FigureRecipe(distance_cells, draw_distances, distances_message),
+    "sampling": FigureRecipe(sampling_cells, draw_sampling, sampling_message),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -20,7 +21,11 @@ from dpfl.papers.bhaskar2025.published_cells import (
     runs_text,
 )
 from dpfl.reporting import style
-from dpfl.reporting.display_names import budget_name, data_name, model_name
+from dpfl.reporting.display_names import (
+    budget_name,
+    data_name,
+    model_name,
+)
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
@@ -224,6 +229,19 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
     figure.legend(handles=keys, loc="outside upper center", ncols=min(4, len(keys)))
     style.footer(figure, _footer(cells))
     return figure
+
+
+def readings_message(cells: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say which difference between text and code changes accuracy most, by its median over the cells with a mean."""
+    apart = (cells[f"{side}_most_pct"] - cells[f"{side}_least_pct"] for side in ("code", "text"))
+    steady = cells[(sum(each > BIMODAL_PCT for each in apart) == 0) & (cells["difference"] != "all")]
+    if steady.empty:
+        return ""
+    medians = steady["effect_pct"].abs().groupby(steady["difference"]).median().sort_values()
+    first = (
+        f"Of {len(medians)} differences between text and code, one changes accuracy most: {names[medians.index[-1]]}"
+    )
+    return f"{first}, by {medians.iloc[-1]:.1f} points in the median cell"
 
 
 def _panel(axis: Axes, cells: pd.DataFrame, order: list[str], looks: dict[tuple[int, int], tuple[str, str]]) -> None:

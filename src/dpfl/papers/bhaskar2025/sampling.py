@@ -11,7 +11,15 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.papers.bhaskar2025.published_cells import LEVEL, each_once, runs_of, runs_text, table_settings
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.display_names import count_range, data_name, epsilon_verdict, model_name
+from dpfl.reporting.display_names import (
+    EpsilonVerdict,
+    count_range,
+    data_name,
+    epsilon_verdict,
+    listed,
+    model_name,
+    span,
+)
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
@@ -185,6 +193,25 @@ def draw_sampling(cells: pd.DataFrame) -> Figure:
     axes[-1][1].set_xlabel("accuracy less that of shuffled epochs (points)")
     style.footer(figure, _footer(cells))
     return figure
+
+
+def sampling_message(cells: pd.DataFrame) -> str:
+    """Say for which budgets the claimed epsilon is refuted for shuffled batches, and what a proof costs in accuracy."""
+    shuffled = cells[cells["sampling"] == "shuffled_epochs"].drop_duplicates(["ran_on", "model", "epsilon"])
+    false = [
+        f"{row.epsilon:g} (at least {at_least(row.epsilon_refuted)})"
+        for row in shuffled.itertuples()
+        if epsilon_verdict(row.epsilon, row.epsilon_proven, row.epsilon_refuted) is EpsilonVerdict.REFUTED
+    ]
+    claim = "the claim ε = {} is" if len(false) == 1 else "the claims ε = {} are"
+    text = "No ε is refuted for shuffled batches"
+    if false:
+        text = f"For shuffled batches {claim.format(listed(false))} false"
+    overall = cells[(cells["split"] == "all") & (cells["sampling"] != "shuffled_epochs")]
+    if overall.empty:
+        return text
+    change = span(overall["over_shuffled_pct"], "{:+z.2f}")
+    return f"{text}; Poisson and balls-in-bins batches change accuracy by {change} points at the same noise"
 
 
 def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:

@@ -146,7 +146,7 @@ def _one_pass_points(results: Results) -> pd.DataFrame:
 
 
 def _one_pass_settings(results: Results) -> pd.DataFrame:
-    """Return the points of `one_pass_points`, those once that two axes share: the same runs are one case."""
+    """Return the points of `_one_pass_points`, those once that two axes share: the same runs are one case."""
     return _one_pass_points(results).drop_duplicates(["problem", "excess_risk", "interval", "ratio"])
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.lowy2021 import messages, theory
+from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, MNIST_TASK, NOISES, REGRESSION, TASK, mnist_pairs, trials
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import count_range, data_name
+from dpfl.reporting.display_names import all_or, count_range, data_name, listed, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval
@@ -93,6 +94,22 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
     return figure
 
 
+def figure_2_message(points: pd.DataFrame) -> str:
+    """Say at how many private points minibatch SGD has the smaller mean loss, in the authors' protocol and clipped."""
+    private = points[points["epsilon"] < math.inf]
+    keys = ["dataset", "clients", "noise", "clipping", "epsilon"]
+    wide = private.pivot(index=keys, columns="algorithm", values="test_loss").reset_index()
+    if not {"minibatch", "local"} <= set(wide.columns):
+        return ""
+    wide = wide.dropna()
+    texts = []
+    for clipping, name in (("mean", "of the authors' protocol"), ("record", "with every record clipped")):
+        rows = wide[wide["clipping"] == clipping]
+        if len(rows):
+            texts.append(f"{all_or(int((rows['minibatch'] < rows['local']).sum()), len(rows))} points {name}")
+    return f"Noisy minibatch SGD has a smaller mean loss than noisy local SGD at {listed(texts)}" if texts else ""
+
+
 def _columns(points: pd.DataFrame) -> list[tuple[str, str]]:
     """Return the (noise, clipping) among the points, the authors' protocol first."""
     known = set(zip(points["noise"], points["clipping"], strict=True))
@@ -155,6 +172,24 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
     return figure
 
 
+def spent_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say which share of the epsilon asked for each noise spends."""
+    private = points[points["epsilon"] < math.inf]
+    spends = 100 * private["epsilon_spent"] / private["epsilon"]
+    texts = []
+    for noise, name in names.items():
+        own = spends[private["noise"] == noise]
+        if len(own):
+            most = f"{own.min():.0f} to over 1,000" if own.max() > 1000 else span(own, "{:.0f}")
+            texts.append(f"{most} % under {_the(name)}")
+    return f"Of the ε asked for, a run spends {listed(texts)}" if texts else ""
+
+
+def _the(noise: str) -> str:
+    """Return the name of a noise within a sentence."""
+    return f"the {noise}" if noise.startswith("noise") else noise
+
+
 _SPENT_LOOKS = {"minibatch": ("-", "o"), "local": ("--", "s")}
 """Dashes and marker of each algorithm where a colour is a noise."""
 _GAP_LOOKS = ((style.GREEN, "o", "-"), (style.PURPLE, "s", "--"), (style.BLACK, "^", "-."))
@@ -204,6 +239,20 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
     text += " Gap: error of local less minibatch SGD within trials, ± 90 % interval; M clients take part in a round."
     style.footer(figure, f"{text} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
+
+
+def mnist_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say in how many comparisons local SGD has the larger error beyond chance, and by how much under each noise."""
+    rows = points[(points["algorithm"] == "local") & (points["epsilon"] < math.inf)].dropna(subset="difference_pct")
+    if rows.empty:
+        return ""
+    worse = int((rows["difference_pct"] > rows["difference_interval_pct"]).sum())
+    texts = [
+        f"by {span(own['difference_pct'], '{:.1f}')} points under {_the(names[noise])}"
+        for noise, own in rows.groupby("noise")
+    ]
+    share = all_or(worse, len(rows))
+    return f"Local SGD has a larger test error than minibatch SGD beyond chance in {share} cases: {', '.join(texts)}"
 
 
 def _errors(axis: Axes, tasks: pd.DataFrame) -> None:
@@ -265,8 +314,8 @@ def _finish(figure: Figure, axis: Axes, points: pd.DataFrame, remark: str) -> No
 
 
 FIGURES = {
-    "figure_2": FigureRecipe(_figure_2, _draw_figure_2, messages.figure_2),
-    "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent, partial(messages.spent, names=NOISES)),
-    "mnist": FigureRecipe(_mnist, _draw_mnist, partial(messages.mnist, names=NOISES)),
+    "figure_2": FigureRecipe(_figure_2, _draw_figure_2, figure_2_message),
+    "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent, partial(spent_message, names=NOISES)),
+    "mnist": FigureRecipe(_mnist, _draw_mnist, partial(mnist_message, names=NOISES)),
     **theory.FIGURES,
 }

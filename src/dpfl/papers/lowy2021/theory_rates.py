@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,8 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from dpfl.accounting import gaussian_dp, local_privacy
-from dpfl.papers.lowy2021 import messages
 from dpfl.reporting import style
-from dpfl.reporting.display_names import count_range, span
+from dpfl.reporting.display_names import all_or, count_range, listed, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import half_width, t_quantile
@@ -329,6 +328,24 @@ def draw(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say in how many panels the fitted power of the risk agrees with the powers of the rate's terms."""
+    fits = data.drop_duplicates(["study", "axis", "noise"])
+    low, high = (fits[["statistical_power", "private_power"]].agg(how, axis=1) for how in ("min", "max"))
+    half = fits["risk_interval"].fillna(0.0)
+    inside = (fits["risk_power"] + half >= low) & (fits["risk_power"] - half <= high)
+    texts = [
+        f"{all_or(int(inside[fits['noise'] == noise].sum()), int((fits['noise'] == noise).sum()))} panels with {name}"
+        for noise, name in names.items()
+        if (fits["noise"] == noise).any()
+    ]
+    text = f"The fitted power of the risk agrees with the powers of the rate's terms in {listed(texts)}"
+    bounds = data[data["study"].str.startswith("bounds")]
+    if len(bounds):
+        text += f"; {all_or(int(bounds['applies'].sum()), len(bounds))} points are within the theorem's conditions"
+    return text
+
+
 def _panel(panel: Axes, data: pd.DataFrame) -> None:
     """Draw one axis of one study."""
     texts, equation = [], STUDIES[data["study"].iloc[0]].equation
@@ -382,6 +399,18 @@ def draw_free(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def free_message(data: pd.DataFrame) -> str:
+    """Say how many times the risk without privacy the risk with it is, and whether the ratio grows."""
+    fits = data.drop_duplicates(["study", "axis"])
+    grows = int((fits["power"] - fits["power_interval"] > 0).sum())
+    return (
+        f"Privacy is not free at d/ε² = n: the risk is {span(data['ratio'], '{:.0f}')} times that without privacy, and "
+        f"the ratio grows beyond chance in {grows} of {len(fits)} lines"
+        if (data["ratio"] > data["ratio_interval"].fillna(0.0) + 1).all()
+        else f"At d/ε² = n the risk is {span(data['ratio'], '{:.2g}')} times that without privacy"
+    )
+
+
 def slopes(results: Results) -> pd.DataFrame:
     """Return one row per fitted power of all studies."""
     data, keys = points(results), ["study", "axis", "noise"]
@@ -429,8 +458,8 @@ def slopes_page(fits: pd.DataFrame) -> TableLayout:
 def _figure(equations: tuple[int, ...]) -> FigureRecipe:
     """Return the figure of the studies about these equations."""
     names = tuple(name for name, each in STUDIES.items() if each.equation in equations)
-    return FigureRecipe(partial(points, studies=names), draw, partial(messages.rates, names=NOISES))
+    return FigureRecipe(partial(points, studies=names), draw, partial(rates_message, names=NOISES))
 
 
 FIGURES = {name: _figure(equations) for name, equations in _FIGURES.items()}
-FIGURES |= {"theory_free": FigureRecipe(free, draw_free, messages.free)}
+FIGURES |= {"theory_free": FigureRecipe(free, draw_free, free_message)}

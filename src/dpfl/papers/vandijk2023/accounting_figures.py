@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from dpfl.accounting import FixedBatches, dpsgd, gaussian_dp, guarantee, tradeoff
 from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
 from dpfl.reporting import style
+from dpfl.reporting.display_names import listed, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,6 +83,21 @@ def draw_tradeoff(data: pd.DataFrame) -> Figure:
 
 _SMALL = 0.1
 """Largest type I error of the panel of small errors."""
+SHOWN_ALPHA = 1e-3
+"""Type I error at which the powers of two adversaries are compared."""
+
+
+def tradeoff_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say how often either adversary finds a record, and which approximations understate adversary A1."""
+    power = 1 - data.pivot(index="alpha", columns="curve", values="beta")
+    at = power.loc[float(power.index[np.argmin(np.abs(power.index - SHOWN_ALPHA))])]
+    small = power[(power.index > 0) & (power.index <= _SMALL)]
+    under = [names[curve] for curve in names if (small[curve] < small["A1"] * (1 - 1e-6)).all()]
+    text = (
+        f"Who knows which rounds used a record (A1) finds it with power {at['A1']:.2g}, not {at['A0']:.2g} (A0), at a "
+        f"type I error of {SHOWN_ALPHA:g}"
+    )
+    return text + (f"; {listed(under)} understate{'s' if len(under) == 1 else ''} this" if under else "")
 
 
 def sampler_data(results: Results) -> pd.DataFrame:
@@ -137,6 +154,15 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     text = f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. C: the clip norm."
     style.footer(figure, text)
     return figure
+
+
+def samplers_message(data: pd.DataFrame) -> str:
+    """Say how much more noise fixed batches need than Poisson ones."""
+    least, enough = (data.loc[data["sampler"] == name, "noise_over_poisson"] for name in ("fixed_pair", "fixed"))
+    return (
+        f"For the same ε, batches of fixed size need at least {span(least, '{:.2f}')} times the noise of Poisson "
+        f"batches, and {span(enough, '{:.2f}')} times is enough"
+    )
 
 
 # Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise.
@@ -196,6 +222,16 @@ def draw_epochs(data: pd.DataFrame) -> Figure:
     sigma = settings("epochs_not_rounds")["sigma"]
     style.footer(figure, f"σ = {sigma} sensitivities. μ: parameter of the Gaussian trade-off curve with the same ε.")
     return figure
+
+
+def epochs_message(data: pd.DataFrame) -> str:
+    """Say between which numbers epsilon lies over all batch sizes, for either adversary."""
+    rows = data[data["panel"] == "batches"]
+    ends = {curve: span(rows.loc[rows["curve"] == curve, "epsilon"], "{:.2f}") for curve in ("A1", "A0")}
+    return (
+        f"For an adversary who knows the rounds (A1) ε is {ends['A1']} at any batch size; for one who does not (A0) it "
+        f"is {ends['A0']}"
+    )
 
 
 def group_data(results: Results) -> pd.DataFrame:
@@ -259,6 +295,14 @@ def draw_groups(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def groups_message(data: pd.DataFrame) -> str:
+    """Say how far from sqrt(g) the growth with the group is, by batch size."""
+    rows = data[data["panel"] == "growth"]
+    last = rows[rows["group"] == rows["group"].max()]
+    texts = [f"{row.mu_ratio / row.group**0.5:.1f} for batches of {row.batch}" for row in last.itertuples()]
+    return f"μ of a group of {last['group'].iloc[0]} over the claim, √g times that of one record: {listed(texts)}"
+
+
 def _name_curve(axis: Axes, curve: pd.DataFrame, name: str, colour: str) -> None:
     """Write the name of a trade-off curve onto it, where the curves lie well apart: at their ends all of them meet."""
     height = np.interp(_NAMED_AT, curve["alpha"], curve["beta"])
@@ -319,3 +363,11 @@ def draw_last_epoch(data: pd.DataFrame) -> Figure:
         f"σ = {sigma} sensitivities. Crosses: the chapter's 1/√(E+1), which spends as much as σ = {same:.2f} in all.",
     )
     return figure
+
+
+def last_epoch_message(data: pd.DataFrame) -> str:
+    """Say what the chapter's smaller noise in the last epoch costs."""
+    chapter, unchanged = (data[data["panel"] == name].set_index("epochs") for name in ("chapter", "unchanged"))
+    factors = span(chapter["mu_ratio"], "{:.2f}")
+    epsilons = span(chapter["epsilon"] / unchanged["epsilon"], "{:.2f}")
+    return f"A last epoch with σ/√(E+1) multiplies μ by {factors} for every E, and ε by {epsilons}"

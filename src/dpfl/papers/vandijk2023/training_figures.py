@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpfl.papers.vandijk2023.accounting_figures import SAMPLERS
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import budget_name, count_range, data_name, percent
+from dpfl.reporting.display_names import all_or, budget_name, count_range, data_name, listed, percent, span
 from dpfl.reporting.results import ORIGINS, Results, origins
 from dpfl.reporting.statistics import half_width, mean_interval
 
@@ -119,6 +119,25 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
     return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
 
 
+def strategies_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say which strategies within the budget are better than the constant one beyond chance, and where."""
+    paid = data[~data["strategy"].isin(("constant", "last_epoch_unpaid"))]
+    if paid.empty:
+        return ""
+    better = paid[paid["difference_pct"] > paid["difference_interval_pct"]]
+    kinds = [
+        f"{names[name]} ({len(rows)} of {int((paid['strategy'] == name).sum())} cases)"
+        for name, rows in better.groupby("strategy", sort=False)
+    ]
+    total = paid["strategy"].nunique()
+    if not kinds:
+        return f"None of {total} strategies within the budget beats constant settings beyond chance"
+    beat = "beats" if len(kinds) == 1 else "beat"
+    return (
+        f"Of {total} strategies within the budget, {len(kinds)} {beat} constant settings beyond chance: {listed(kinds)}"
+    )
+
+
 def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
     """Return each epsilon asked for with the one that is spent, once."""
     once = rows.drop_duplicates("epsilon").sort_values("epsilon")
@@ -135,6 +154,20 @@ def draw_preparation(data: pd.DataFrame) -> Figure:
     """Draw the accuracy of each preparation."""
     text = "What a private preparation reveals is part of the epsilon; exact ones have no guarantee"
     return _dots(data, "preparation", PREPARATIONS, "test accuracy (%)", text, differences=False)
+
+
+def preparation_message(data: pd.DataFrame, names: Mapping[str, str], private: Sequence[str]) -> str:
+    """Say in how many cases a preparation with a guarantee is better or worse than plain pixels, beyond chance."""
+    rows = data[data["preparation"].isin(private)]
+    if rows.empty:
+        return ""
+    better = rows[rows["difference_pct"] > rows["difference_interval_pct"]]
+    worse = rows[rows["difference_pct"] < -rows["difference_interval_pct"]]
+    helped = [names[name] for name in better["preparation"].unique()]
+    return (
+        f"Preparations with a guarantee beat plain pixels beyond chance in {len(better)} of {len(rows)} cases"
+        f"{f' ({listed(helped)})' if helped else ''} and are worse in {len(worse)}"
+    )
 
 
 MIXTURES = {
@@ -160,6 +193,20 @@ def draw_mixing(data: pd.DataFrame) -> Figure:
         data.assign(mixture=data["mixing"] + ", " + labels), "mixture", MIXTURES, "test accuracy (%)", text,
         differences=False,
     )  # fmt: skip
+
+
+def mixing_message(data: pd.DataFrame) -> str:
+    """Say what judged weights change with and without mislabelled clients."""
+    judged = data[data["mixing"] == "judged"]
+    texts = []
+    for wrong, name in ((True, "with mislabelled clients"), (False, "if all labels are true")):
+        rows = judged[(judged["mislabelled"] > 0) == wrong]
+        if len(rows):
+            beyond = int((rows["difference_pct"].abs() > rows["difference_interval_pct"]).sum())
+            texts.append(
+                f"{span(rows['difference_pct'], '{:+z.1f}')} points {name} ({beyond} of {len(rows)} beyond chance)"
+            )
+    return f"Weights by the server's judgement change accuracy by {listed(texts)}" if texts else ""
 
 
 def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text: str, *, differences: bool) -> Figure:
@@ -241,6 +288,19 @@ def draw_grid(data: pd.DataFrame) -> Figure:
     text = f"Below a map: batch size m, ε at δ = 1/N and ε at δ = 1/(10 N), for N = {records} records a client."
     style.footer(figure, f"{text} Framed: the best cell of a map. {_spread_text(data)}")
     return figure
+
+
+def grid_message(data: pd.DataFrame) -> str:
+    """Say which clip norm is the best in how many maps, and the best cell of each data set."""
+    best = data.loc[data.groupby(["dataset", "stand_in_for", "sigma"])["accuracy_pct"].idxmax()]
+    clip = best["clip_norm"].mode().iloc[0]
+    top = best.loc[best.groupby("dataset")["accuracy_pct"].idxmax()]
+    texts = [
+        f"{row.accuracy_pct:.1f} % on {data_name(row.dataset, row.stand_in_for)} with σ = {row.sigma:g}"
+        for row in top.itertuples()
+    ]
+    maps = all_or(int((best["clip_norm"] == clip).sum()), len(best))
+    return f"C = {clip:g} is the best clip norm in {maps} maps; the best cells have {listed(texts)}"
 
 
 def _spread_text(data: pd.DataFrame) -> str:
@@ -377,6 +437,22 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def asynchrony_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
+    """Say which kinds of asynchrony cost accuracy beyond chance, how much at most, and what the others change."""
+    away = data[data["scenario"] != "synchronous"]
+    if away.empty:
+        return ""
+    costs = away[away["difference_pct"] < -away["difference_interval_pct"].fillna(np.inf)]
+    most = costs.groupby("panel")["difference_pct"].min().sort_values()
+    large = most[most < -1.0]
+    rest = away[~away["panel"].isin(large.index)]["difference_pct"].abs().max()
+    if large.empty:
+        return f"No kind of asynchrony costs over a point of accuracy; the largest change is {rest:.1f}"
+    texts = [f"{names[panel]} (up to {-points:.0f} points)" for panel, points in large.items()]
+    others = "" if pd.isna(rest) else f"; every other kind changes accuracy by {rest:.1f} points at most"
+    return f"Accuracy falls with {listed(texts)}{others}"
+
+
 _BUDGETS = (style.BLACK, style.BLUE, style.RED)
 
 
@@ -463,6 +539,24 @@ def draw_delay(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def delay_message(data: pd.DataFrame) -> str:
+    """Say how many delayed runs end behind the synchronous one beyond chance, and with which step sizes."""
+    late = data[data["scenario"] != "synchronous"]
+    if late.empty:
+        return ""
+    ends = late.sort_values("epoch").groupby(["dataset", "scenario", "epochs", "learning_rate"]).tail(1)
+    often = ends[ends["closings"] > 2]
+    texts = [
+        f"with step {step:g} by {span(-rows['difference_pct'], '{:.1f}')} points"
+        for step, rows in often.groupby("learning_rate")
+    ]
+    return (
+        f"Once the loop has closed more than twice, delayed runs end behind the synchronous one {', '.join(texts)}"
+        if texts
+        else ""
+    )
+
+
 def scaling_data(results: Results) -> pd.DataFrame:
     """Return one row per point: scaling, batch_factor a, private, the measures; differences to a = 1."""
     runs = results.runs(KEY, study="batch_scaling")
@@ -501,6 +595,20 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
     return figure
 
 
+def scaling_message(data: pd.DataFrame) -> str:
+    """Say what the largest batches cost by what is kept: the epochs or the rounds."""
+    largest = data[data["batch_factor"] == data["batch_factor"].max()]
+    same = {name: largest[largest["scaling"] == name]["difference_pct"] for name in ("epochs", "rounds")}
+    if any(points.empty for points in same.values()) or largest["batch_factor"].iloc[0] == 1:
+        return ""
+    a = f"{largest['batch_factor'].iloc[0]:g}"
+    kept, fewer = (span(same[name], "{:+z.1f}") for name in ("rounds", "epochs"))
+    return (
+        f"Batches {a} times as large change accuracy by {kept} points in as many rounds, and by {fewer} in as many "
+        "epochs"
+    )
+
+
 def samplers_data(results: Results) -> pd.DataFrame:
     """Return one row per point: sampler, epsilon, noise_multiplier (over C), measures; differences to fixed batches."""
     runs = results.runs(KEY, study="samplers")
@@ -533,3 +641,19 @@ def draw_samplers_trained(data: pd.DataFrame) -> Figure:
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     style.footer(figure, f"{counted_runs(data)} Each curve's epsilon is for its own neighbouring relation.")
     return figure
+
+
+def samplers_trained_message(data: pd.DataFrame) -> str:
+    """Say how much more accurate Poisson batches are than fixed ones at the least epsilon, by their relation."""
+    least = data[data["epsilon"] == data["epsilon"].min()]
+    texts = []
+    for sampler, name in (("poisson", "if a record is added or removed"), ("poisson_replace", "if one is replaced")):
+        rows = least[least["sampler"] == sampler].dropna(subset="difference_pct")
+        if len(rows):
+            texts.append(f"{span(rows['difference_pct'], '{:+z.1f}')} points {name}")
+    if not texts:
+        return ""
+    return (
+        f"Accuracy with Poisson batches less that with batches of fixed size, at ε = {least['epsilon'].iloc[0]:g}: "
+        f"{', '.join(texts)}"
+    )

@@ -164,7 +164,7 @@ def difference(right: pd.DataFrame, found: pd.DataFrame) -> str:
     return ""
 
 
-def agree(right: object, found: object, tolerance: float) -> bool:
+def agree(right: Any, found: Any, tolerance: float) -> bool:
     """Return whether two cells agree: as text, or as numbers within the relative tolerance (below `SMALL`, of that)."""
     if isinstance(right, str) or isinstance(found, str):
         return str(right) == str(found)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from dpfl import experiments
 from dpfl.commands import git
@@ -144,7 +144,7 @@ def _extracted(repository: Path, commit: str, scratch: Path) -> Path | None:
             path = scratch / member.name
             if member.isfile() and path.resolve().is_relative_to(scratch.resolve()):  # no link, so none leads out
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(archive.extractfile(member).read())
+                path.write_bytes(cast("IO[bytes]", archive.extractfile(member)).read())
     return scratch
 
 
@@ -404,11 +404,11 @@ class NoiseCheck:
         """
         table = noise_table(self.folder, job.paper)
         if job.paper not in self.papers:
-            self.papers[job.paper] = None if _differs(table, table, "outputs") else _by_family(table)
-        families = self.papers[job.paper]
-        if families is None:
+            self.papers[job.paper] = None if _differs(table, table, "outputs") else _by_calibration_key(table)
+        calibrated = self.papers[job.paper]
+        if calibrated is None:
             return []
-        noise = families.get(job.calibration_key, [])
+        noise = calibrated.get(job.calibration_key, [])
         is_earlier = _differs(path, table, "inputs")
         self.earlier += is_earlier
         self.refuting_more += is_earlier and refutes_more(runs, noise)
@@ -422,12 +422,12 @@ class NoiseCheck:
         return [f"{count} {words}" for count, words in counts if count]
 
 
-def _by_family(path: Path) -> dict[str, list[Row]]:
-    """Return the rows of a paper's noise calibration by family of jobs; none where the file is missing."""
-    families: dict[str, list[Row]] = {}
+def _by_calibration_key(path: Path) -> dict[str, list[Row]]:
+    """Return the rows of a paper's noise calibration by calibration key; none where the file is missing."""
+    by_key: dict[str, list[Row]] = {}
     for row in read_rows(path) if is_regular(path) else []:
-        families.setdefault(row["calibration_key"], []).append(row)
-    return families
+        by_key.setdefault(row["calibration_key"], []).append(row)
+    return by_key
 
 
 def _differs(table: Path, path: Path, part: str) -> bool:
@@ -521,7 +521,7 @@ _CONTROL = "known_bad"
 _UNREADABLE = (LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
 """What a table raises that holds other texts than ours, whose hashes agree: each is a finding of the table."""
 _NAMED = 3
-"""Jobs or families that a note names."""
+"""Jobs or calibration keys that a note names."""
 
 
 def check_runs(
@@ -535,9 +535,9 @@ def check_runs(
     A note counts the controls, whose epsilon is false on purpose. The experiment says which runs are controls, and a
     run table that says otherwise is a finding.
 
-    With `all_seeds` a family of jobs that has begun must have every seed. Without, seeds may be missing after the
-    last one, and before it where other families of the paper have not begun: a note names them, for deleting seeds and
-    remaking all pages looks the same.
+    With `all_seeds` a calibration key whose jobs have begun must have every seed. Without, seeds may be missing after
+    the last one, and before it where other calibration keys of the paper have not begun: a note names them, for
+    deleting seeds and remaking all pages looks the same.
     """
     folder = root / "results" / scale
     noise = NoiseCheck(folder)
@@ -550,8 +550,8 @@ def check_runs(
         if not is_regular(path):
             missing[path] = job
             continue
-        family = job.paper, job.calibration_key
-        last[family] = max(last.get(family, 0), *job.seeds)
+        key = job.paper, job.calibration_key
+        last[key] = max(last.get(key, 0), *job.seeds)
         problems: list[str] = []
         try:
             runs = read_rows(path)
@@ -621,24 +621,24 @@ def _stated(runs: list[Row], job: TrainingJob, controls: list[bool]) -> tuple[di
 def _note_missing(
     report: Audit, root: Path, missing: dict[Path, TrainingJob], last: dict[tuple[str, str], int], all_seeds: bool
 ) -> None:
-    """Find run tables that are gone though later seeds of their cells exist; note the families that lack seeds.
+    """Find run tables that are gone though later seeds of their cells exist; note the calibration keys that lack seeds.
 
-    `last`: the last seed of every family that has begun. Where a paper has families that have not, its grid is not
-    finished: seeds that are missing in between are a note. Those families are counted by the audit of files.
+    `last`: the last seed of every calibration key that has begun. Where a paper has keys that have not, its grid is not
+    finished: seeds that are missing in between are a note. Those keys are counted by the audit of files.
     """
     begun = {path: job for path, job in missing.items() if (job.paper, job.calibration_key) in last}
     unfinished = {job.paper for path, job in missing.items() if path not in begun}
     between, after = [], {}
     for path, job in begun.items():
-        family = job.paper, job.calibration_key
-        is_between = min(job.seeds) < last[family]
+        key = job.paper, job.calibration_key
+        is_between = min(job.seeds) < last[key]
         if all_seeds or (is_between and job.paper not in unfinished):
             problem = "is missing, but the same cells with other seeds are there"
             report.findings.append(Finding(str(path.relative_to(root)), problem))
         elif is_between:
             between.append(f"{job.paper}/{job.name}")
         else:
-            after[family] = f"{job.paper}/{job.calibration_key} after seed {last[family]}"
+            after[key] = f"{job.paper}/{job.calibration_key} after seed {last[key]}"
     if between:
         report.notes.append(f"not run, though later seeds of the same cells are, or deleted: {_some(between)}")
     if after:

@@ -96,7 +96,7 @@ def _subject(content: bytes) -> Any:
 
 def _ssh_keygen(action: str, *options: str, content: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """Return how `ssh-keygen -Y` ended; raises InputError where it is not installed."""
-    given = {"stdin": None} if content is None else {"input": content}
+    given: dict[str, Any] = {"stdin": None} if content is None else {"input": content}
     try:
         return subprocess.run(["ssh-keygen", "-Y", action, *options], capture_output=True, check=False, **given)
     except FileNotFoundError:

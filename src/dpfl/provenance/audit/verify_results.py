@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -86,6 +85,11 @@ def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
     return [words] if other else []
 
 
+def _called(work: Callable[[], Audit]) -> Audit:
+    """Return the result of a piece of work."""
+    return work()
+
+
 def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:
     """Yield the result of each piece of work, in order, computed on all processors."""
     workers = min(len(work), os.cpu_count() or 1)
@@ -93,4 +97,4 @@ def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:
         yield from (each() for each in work)
         return
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(operator.call, work)
+        yield from pool.map(_called, work)

@@ -62,9 +62,9 @@ class EpsilonStatement:
 def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[EpsilonStatement]:
     """Return each different private setting of results/<scale> that claims an epsilon, once, from its table of noise.
 
-    `studies` are the families of jobs that belong to a study of ours and to nothing that the paper prints. Settings
-    without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last model is
-    released, what the contraction bounds prove counts.
+    `studies` are the calibration keys of jobs that belong to a study of ours and to nothing that the paper prints.
+    Settings without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last
+    model is released, what the contraction bounds prove counts.
     """
     csv = noise_table(folder, paper)
     if not csv.is_file():

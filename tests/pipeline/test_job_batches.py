@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import batches
-from dpfl.pipeline.batches import BatchTraining, keep, kept_folder, put_all_back
+from dpfl.pipeline import job_batches
 from dpfl.pipeline.cost import SHARED_SPEED, estimate
+from dpfl.pipeline.job_batches import BatchTraining, keep, kept_folder, put_all_back
 from dpfl.pipeline.process_cleanup import CONTROLLER, WATCHED
 
 
@@ -31,7 +31,7 @@ def keys(found):
 @given(cores=st.integers(2, 16), memory_mb=st.floats(4000, 64000), part=st.integers(1, 7))
 def test_every_job_is_trained_once_and_a_batch_fits_a_node(jobs, cores, memory_mb, part):
     some = jobs[::part]
-    made, alone = batches.divide(some, cores, memory_mb)
+    made, alone = job_batches.divide(some, cores, memory_mb)
     assert keys([*alone, *(job for batch in made for job in batch.jobs)]) == keys(some)
     for batch in made:
         costs = [estimate(job) for job in batch.jobs]
@@ -44,21 +44,21 @@ def test_every_job_is_trained_once_and_a_batch_fits_a_node(jobs, cores, memory_m
 
 
 def test_one_core_makes_no_batch_and_a_gpu_is_never_shared(jobs):
-    assert batches.divide(jobs, 1) == ([], jobs)
+    assert job_batches.divide(jobs, 1) == ([], jobs)
     cuda = expansion.expand(configuration.resolve({"scale": "paper", "training": {"device": "cuda"}}))
-    made, _ = batches.divide(cuda, 4)
+    made, _ = job_batches.divide(cuda, 4)
     assert made and not any(estimate(job).gpus for batch in made for job in batch.jobs)
 
 
 def test_what_is_written_for_the_nodes_is_read_there(jobs, tmp_path):
-    made, alone = batches.divide(jobs, 4)
+    made, alone = job_batches.divide(jobs, 4)
     known = {(job.paper, job.name): job for job in jobs}
     cores = {(job.paper, job.name): number for number, job in enumerate(alone, 1)}
-    batches.write(made, cores, tmp_path / "batches.json")
-    read, read_cores = batches.read(tmp_path / "batches.json", known)
+    job_batches.write(made, cores, tmp_path / "batches.json")
+    read, read_cores = job_batches.read(tmp_path / "batches.json", known)
     assert [(b.rule, b.jobs, b.cores) for b in read] == [(b.rule, b.jobs, b.cores) for b in made]
     assert read_cores == {key: count for key, count in cores.items() if count > 1}
-    assert batches.read(tmp_path / "none.json", known) == ([], {})
+    assert job_batches.read(tmp_path / "none.json", known) == ([], {})
 
 
 # A batch that was ended: what it had finished is kept, whatever Snakemake deletes, and is not trained again.

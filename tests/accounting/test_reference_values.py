@@ -11,7 +11,7 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 
 from dpfl.accounting import guarantee
 from dpfl.accounting.external_claims import sampler_named
-from dpfl.accounting.vectors import SCHEMA, Quantity, quantities
+from dpfl.accounting.reference_values import SCHEMA, Quantity, quantities
 
 QUANTITIES = quantities()
 CLOSED_FORMS = [each for each in QUANTITIES.values() if each.dpfl]
@@ -23,7 +23,9 @@ SETTINGS = {"sample_rate", "batch_size", "records", "steps_per_epoch"}
 
 
 def test_the_files_say_their_format_and_sources():
-    files = [file for file in resources.files("dpfl.accounting.vectors").iterdir() if file.name.endswith(".json")]
+    files = [
+        file for file in resources.files("dpfl.accounting.reference_values").iterdir() if file.name.endswith(".json")
+    ]
     assert len(files) == 5
     assert all(json.loads(file.read_text())["schema"] == SCHEMA for file in files)
     assert sum(len(each.vectors) for each in CLOSED_FORMS) == 255 and sum(len(each.vectors) for each in EPSILONS) == 165

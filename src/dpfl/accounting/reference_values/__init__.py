@@ -5,7 +5,7 @@ source and vectors; `dpfl` names the function here that computes it. A vector ha
 digits as text, or what an answer must be: `at_least`, which every upper bound on epsilon must reach, and `at_most`,
 which a tight one does not exceed.
 
->>> from dpfl.accounting.vectors import quantities
+>>> from dpfl.accounting.reference_values import quantities
 >>> from scipy.stats import norm
 >>> def g(alpha, mu):
 ...     return norm.sf(norm.ppf(alpha) + mu)

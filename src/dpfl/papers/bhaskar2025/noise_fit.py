@@ -39,7 +39,6 @@ SEEDS = 1  # from 0 on
 LEAST_GAIN_PCT = 0.5  # points of the median distance by which a candidate has to be nearer than the paper's
 LEAST_MODELS = 3  # of four in which the best candidate, or its neighbour in the list, is the nearest
 _PLACE = ["dataset", "model", "local_epochs", "rounds"]
-_LARGE_PCT = 5.0  # points beyond which the picture's axis is logarithmic
 
 
 def noise_cells(results: Results) -> pd.DataFrame:
@@ -191,7 +190,6 @@ def draw_noise(cells: pd.DataFrame) -> Figure:
         if own.empty:
             style.mark_not_run(axis)
         axis.axhline(0, color=style.BLACK, linewidth=0.8)
-        axis.set_yscale("symlog", linthresh=_LARGE_PCT)
         axis.set_xticks(CANDIDATES, [f"{epsilon:g}" for epsilon in CANDIDATES])
         axis.set_title(data_lines(dataset), fontsize=9)
         axis.set_xlabel("ε whose noise was added")

@@ -134,6 +134,8 @@ class SamplerAccountant(ABC, Generic[Kind]):
         Guarantee: the run is mu-Gaussian-DP under its relation. Source: vandijk2023 section 4.3 (composition); the
         sensitivities are derived in `fixed_batches`, `shuffled_batches`.
         """
+        if not self.run.noise_multiplier:  # what tells the record apart is a part without noise
+            return math.inf
         return self._reach * math.sqrt(self.run.steps) / self.run.noise_multiplier
 
     def unamplified_zcdp(self) -> tuple[float, float]:

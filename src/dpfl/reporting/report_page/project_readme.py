@@ -18,7 +18,7 @@ SCALE = "paper"
 """The scale whose results README.md shows."""
 _BEGIN, _END = "<!-- results: written by make pages SCALE=paper -->\n", "<!-- end of results -->\n"
 _HEAD = (
-    "| paper | verdicts on its claims | published numbers | epsilons it states | jobs run |",
+    "| paper | verdicts on its claims | published numbers | epsilons checked | jobs run |",
     "|---|---|---|---|---|",
 )
 

@@ -237,3 +237,13 @@ def test_runs_of_commits_alone_need_no_sentence(tmp_path):
     table.touch()
     record_path(table).write_text(json.dumps({"source": CLEAN}))
     assert untraced_runs(tmp_path, "p") == "" == untraced_runs(tmp_path, "q")
+
+
+def test_refuted_claims_come_first_and_questions_of_ours_are_not_among_them(page):
+    view = page.papers[0]
+    [refuted] = view.refuted
+    assert refuted.verdict.word == "refuted" and view.refuted_first[0] == refuted
+    rest = [claim for claim in view.claims if claim != refuted]
+    assert view.refuted_first[1:] == rest
+    ours = replace(view, claims=tuple(replace(claim, our_question=True) for claim in view.claims))
+    assert ours.refuted == [] and ours.refuted_first == list(ours.claims)

@@ -92,7 +92,8 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
     for paper in ("asoodeh2020", "bhaskar2025"):
         for number in range(5):
             links = [a for tag, a in read.elements if tag == "a" and a["href"] == f"#claim-{paper}-claim_{number}"]
-            assert len(links) == 2, "a square and a row of the table of claims"
+            refuted = any("Refuted." in link.get("title", "") for link in links)
+            assert len(links) == 2 + refuted, "a square, a row of the table of claims, and a line if it is refuted"
 
 
 def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):

@@ -93,9 +93,8 @@ def decide(cells: pd.DataFrame) -> NoiseDecision:
     in each data set and in `LEAST_MODELS` of the models, each over all of its cells. While cells are missing, nothing
     fits.
     """
-    wide = cells.assign(distance=cells["difference_pct"].abs()).pivot(
-        index=_PLACE, columns="epsilon", values="distance"
-    )
+    distances = cells.assign(distance=cells["difference_pct"].abs())
+    wide = distances.pivot(index=_PLACE, columns="epsilon", values="distance").reindex(columns=CANDIDATES)
     ran = wide.dropna()
     medians = {each: float(ran[each].median()) for each in CANDIDATES}
     by_dataset, by_model = _nearest(ran, "dataset"), _nearest(ran, "model")

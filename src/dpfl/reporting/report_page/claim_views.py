@@ -138,6 +138,11 @@ class ClaimView:
     places: tuple[Place, ...]
     trace: Trace
 
+    @property
+    def is_refuted(self) -> bool:
+        """True for a claim of the paper that is refuted."""
+        return self.verdict == STYLES[Verdict.REFUTED] and not self.our_question
+
 
 def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
     """Return the claims of a paper with their verdicts, in the order of claims.yaml; none before the claims stage."""

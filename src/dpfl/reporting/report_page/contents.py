@@ -330,6 +330,16 @@ class PaperView:
         return tally(self.claims)
 
     @property
+    def refuted(self) -> list[ClaimView]:
+        """The paper's own claims that are refuted."""
+        return [claim for claim in self.claims if claim.is_refuted]
+
+    @property
+    def refuted_first(self) -> list[ClaimView]:
+        """All claims: those that are refuted, then the others, each in the paper's order."""
+        return sorted(self.claims, key=lambda claim: not claim.is_refuted)
+
+    @property
     def printed(self) -> Summary:
         """Distances of the printed numbers from ours."""
         return summary(self.sections.numbers)

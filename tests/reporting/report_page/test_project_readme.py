@@ -34,7 +34,7 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     assert rows(text)["asoodeh2020"][0] == "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run"
     _, numbers, epsilons, jobs = rows(text)["bhaskar2025"]
     assert numbers.startswith("5 of 72 re-run, median distance ") and numbers.endswith(" points")
-    assert epsilons == "1 proven, 1 refuted, 1 unproven" and jobs == "0 of 34"
+    assert epsilons == "1 proven, 1 refuted, 1 unproven" and jobs == "0 of 35"
     assert "\n2 claims are refuted: [each with the cases that decide it](" in text
     cells = read_csv(made[0] / "tables" / "bhaskar2025_table_2.csv").query("runs > 0 and not stand_in")
     distance = cells["difference_pct"].abs().median()

@@ -327,6 +327,13 @@ def test_noise_that_was_not_calibrated_is_named():
     assert against_noise([{**RUN, "epsilon": "3"}], [ROW, OTHER]) == ["a run has no row in the noise calibration"]
 
 
+@pytest.mark.parametrize(("written", "is_found"), [("0.0126582278481012", False), ("0.01265822784810", True)])
+def test_a_number_may_have_been_written_with_fifteen_digits_and_no_fewer(written, is_found):
+    """As a machine with another pandas wrote the sampling rate 1/79."""
+    rate = {**ROW, "privacy_sample_rate": "0.012658227848101266"}
+    assert bool(against_noise([{**RUN, "privacy_sample_rate": written}], [rate])) is is_found
+
+
 def test_a_cell_that_gives_its_noise_has_no_target_epsilon():
     told = [{"epsilon": "inf", "sigma": "nan"}, {"epsilon": "nan", "sigma": "1.5"}]
     calibrated = [{"epsilon": "inf", "sigma": each["sigma"], "noise_multiplier": "3"} for each in told]

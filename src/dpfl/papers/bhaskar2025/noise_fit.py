@@ -1,4 +1,4 @@
-"""Which epsilon's noise the published values at the smaller budget fit, by a rule from before the runs.
+"""Find the epsilon whose noise fits the published values at the smaller budget, by a rule from before the runs.
 
 At epsilon = 1.2 our runs on MNIST and Fashion-MNIST are less accurate than the published values in nearly every cell,
 and at the larger budget they are not. This study trains the same cells with the noise of larger epsilons. grid.yaml has

@@ -414,4 +414,24 @@ def _case_text(row: Mapping[str, Any]) -> str:
         return ""
     interval = "" if row["low"] == row["high"] else f" ({row['low']:.4g} to {row['high']:.4g})"
     runs = f", n = {row['n']:g}" if row["n"] else ""
-    return f"{row['case']}: {row['estimate']:.4g}{interval} {row['unit']}".rstrip() + runs
+    number = f"{row['estimate']:.4g}"
+    return f"{row['case']}: {in_unit(number, row['unit'])}{interval}{runs}"
+
+
+_EQUALS = " ="
+"""End of a unit that names a quantity, as "delta ="."""
+
+
+def in_unit(number: str, unit: str) -> str:
+    """Return a number with its unit: "1.2 points", "delta = 0.5" for the unit "delta =", the number if unit is ""."""
+    return f"{unit} {number}" if names_quantity(unit) else f"{number} {unit}".rstrip()
+
+
+def names_quantity(unit: str) -> bool:
+    """Return whether a unit names a quantity and stands before its number."""
+    return unit.endswith(_EQUALS)
+
+
+def unit_name(unit: str) -> str:
+    """Return a unit as the heading of a column: "delta" for the unit "delta ="."""
+    return unit.removesuffix(_EQUALS)

@@ -324,6 +324,29 @@ def test_cells_with_runs_far_apart_are_counted(as_runs, rows_of_runs):
     assert row(distance_summary(as_runs(runs)), "mnist", "cnn_relu")["bimodal"] == 1
 
 
+def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(as_runs, rows_of_runs):
+    query = "table == 2 and model == 'cnn_relu' and epsilon == inf"
+    own = rows_of_runs(query, [0], offset_pct=0.5)
+    own.loc[own["local_epochs"] == 10, "accuracy_pct"] = 7.8
+    others = pd.concat([rows_of_runs(f"{query} and local_epochs == 10", [seed], study="readings") for seed in (0, 1)])
+    others["accuracy_pct"] = [26.31, 98.02]
+    results = as_runs(own, others)
+    found = row(data := distance_summary(results), "mnist", "cnn_relu")
+    # The published (20, 1), 9.74, is at chance too, so ours half a point above it collapsed as well.
+    assert (found["largest_distance_pct"], found["collapsed"]) == (pytest.approx(96.55 - 7.8), 2)
+    assert found["largest_of_others_pct"] == pytest.approx(0.5)
+    why = (
+        "MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 clients: published 96.55, ours 7.80, because our only run "
+        "diverged or ended at chance (below 12 %). 2 runs of this cell with other settings or seeds end between 26.31 "
+        "and 98.02 %, so training is unstable here."
+    )
+    assert found["why_largest"] == why and distance_page(data).notes[1:] == [why]
+    notes = TABLES["table_2"].page(measured_cells(results, 2)).notes
+    assert [note for note in notes if "published 9" in note] == [f"Far from the published value: {why}"]
+    own.loc[own["local_epochs"] == 10, "accuracy_pct"] = 50.0  # far, but no run collapsed: nothing is known of why
+    assert row(distance_summary(as_runs(own, others)), "mnist", "cnn_relu")["why_largest"] == ""
+
+
 def test_stand_ins_and_no_runs(as_runs, rows_of_runs, as_stand_in, tmp_path):
     data = distance_summary(as_runs(as_stand_in(rows_of_runs("table == 2 and model == 'scatter_linear'", range(2)))))
     found = row(data, "all", "all")

@@ -108,17 +108,20 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
     epsilon_refuted (for one record replaced by nothing, zero_out), epsilon_add_remove (`add_remove`), sampling,
-    sample_rate, steps, batch_size, learning_rate, momentum, origins; in Tables 2 to 4 over_first_pct, over_first_runs
+    sample_rate, steps, batch_size, learning_rate, momentum, origins, variant_runs, variant_least_pct and
+    variant_most_pct (runs of the cell in the studies, with other settings or seeds: number, least and most accurate);
+    in Tables 2 to 4 over_first_pct, over_first_runs
     and over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
     lead_interval_pct and lead_splits (`_leads`; nan but for (1, 20)).
     """
     runs = each_once(runs_of(results, PUBLISHED))
     published = published_cells().query("table == @table")
     cells = published.merge(_summary(runs), on=["dataset", *CELL], how="left")
+    cells = cells.merge(_variants(runs_of(results)), on=["dataset", *CELL], how="left")
     if table < 5:
         cells = cells.merge(_over_first(runs), on=["dataset", *CELL], how="left")
         cells = cells.merge(_leads(runs), on=["dataset", *CELL], how="left")
-    counts = ["runs", "diverged", "at_chance"]
+    counts = ["runs", "diverged", "at_chance", "variant_runs"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling", ORIGINS]
@@ -153,6 +156,40 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
         **{name: (f"privacy_{name}", "first") for name in _STATED},
         **{ORIGINS: (ORIGIN, " ".join)},
     )
+
+
+def _variants(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return what the studies' runs on published data give for each cell: columns as `measured_cells` says."""
+    studied = runs[(runs["study"] != PUBLISHED) & ~runs["stand_in"].eq(True)]
+    return studied.groupby(["dataset", *CELL], as_index=False).agg(
+        variant_runs=("accuracy_pct", "size"),
+        variant_least_pct=("accuracy_pct", "min"),
+        variant_most_pct=("accuracy_pct", "max"),
+    )
+
+
+def why_far(cell: Any) -> str:
+    """Return why a cell of `measured_cells` is far from the published value, in sentences, if a run collapsed; else "".
+
+    A run collapsed if it diverged or is at chance. The cell is called unstable if its runs in the studies lie more than
+    `BIMODAL_PCT` points apart.
+    """
+    collapsed = cell.diverged + cell.at_chance
+    if not collapsed or not abs(cell.difference_pct) > BIMODAL_PCT:
+        return ""
+    whose = "our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
+    budget = "no privacy" if math.isinf(cell.epsilon) else f"ε = {cell.epsilon:g}"
+    text = (
+        f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, {cell.rounds}), "
+        f"{cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours {cell.accuracy_pct:.2f}, because "
+        f"{whose} diverged or ended at chance (below {CHANCE_PCT:g} %)."
+    )
+    if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
+        text += (
+            f" {cell.variant_runs} runs of this cell with other settings or seeds end between "
+            f"{cell.variant_least_pct:.2f} and {cell.variant_most_pct:.2f} %, so training is unstable here."
+        )
+    return text
 
 
 def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
@@ -256,9 +293,9 @@ def distance_summary(results: Results) -> pd.DataFrame:
 
     Columns: dataset and model ("all" in sums), cells (published; the twelve of Table 5 that repeat one of Tables 2 to 4
     count twice), compared (run on the published data), stand_in (run on stand-in data alone), seeds_least and
-    seeds_most (of the cells compared), bimodal (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by
+    seeds_most (of the cells compared), collapsed (cells compared with a run that diverged or is at chance), bimodal (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by
     their mean all the same), median_distance_pct and largest_distance_pct (|ours - published|, nan where nothing is
-    compared), judged (cells with a prediction interval), reproduced_as_ten and reproduced_as_single (shares of these
+    compared), largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a prediction interval), reproduced_as_ten and reproduced_as_single (shares of these
     whose published value is reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced).
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
@@ -271,6 +308,7 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
     """Return one row."""
     compared = cells[cells["difference_pct"].notna()]
     distance, judged = compared["difference_pct"].abs(), compared[compared["prediction"] != ""]
+    collapsed = compared["diverged"] + compared["at_chance"] > 0
     return {
         "dataset": dataset,
         "model": model,
@@ -279,9 +317,12 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
         "stand_in": int(((cells["runs"] > 0) & cells["stand_in"]).sum()),
         "seeds_least": int(compared["runs"].min()) if len(compared) else 0,
         "seeds_most": int(compared["runs"].max()) if len(compared) else 0,
+        "collapsed": int(collapsed.sum()),
         "bimodal": int((compared["most_pct"] - compared["least_pct"] > BIMODAL_PCT).sum()),
         "median_distance_pct": float(distance.median()),
         "largest_distance_pct": float(distance.max()),
+        "largest_of_others_pct": float(distance[~collapsed].max()),
+        "why_largest": why_far(compared.loc[distance.idxmax()]) if len(compared) else "",
         "judged": len(judged),
         "reproduced_as_ten": float((judged["prediction"] == REPRODUCED).mean()),
         "reproduced_as_single": float((judged["prediction_single"] == REPRODUCED).mean()),
@@ -299,6 +340,8 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
             "Seeds": ["–" if text == "0" else text for text in seeds],
             "Distance, median": numbers(data["median_distance_pct"], "{:.2f}"),
             "Distance, largest": numbers(data["largest_distance_pct"], "{:.2f}"),
+            "Largest, without collapsed cells": numbers(data["largest_of_others_pct"], "{:.2f}"),
+            "Collapsed cells": data["collapsed"].map(str),
             "Bimodal": data["bimodal"].map(str),
             "With an interval": data["judged"].map(str),
             "Reproduced, as means of ten": numbers(100 * data["reproduced_as_ten"], "{:.0f} %"),
@@ -306,11 +349,13 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
         }
     )
     notes = [
-        "Distance: |ours - published| in points of accuracy; ours is the mean over the seeds. Bimodal: cells whose "
-        f"runs differ by more than {BIMODAL_PCT:g} points. Reproduced: among the cells with two seeds or more, the "
+        "Distance: |ours - published| in points of accuracy; ours is the mean over the seeds. Collapsed: cells "
+        f"with a run that diverged or ended at chance (below {CHANCE_PCT:g} %). Bimodal: cells whose runs "
+        f"differ by more than {BIMODAL_PCT:g} points. Reproduced: among the cells with two seeds or more, the "
         f"share whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and "
         "for a single run. A value in an interval that is too wide to tell counts as not reproduced.",
     ]
+    notes += dict.fromkeys(filter(None, data["why_largest"]))
     if stand_in := int(data["stand_in"].iloc[-1]):
         notes.append(f"{stand_in} cells ran on stand-in data only and cannot be compared.")
     return TableLayout(body, notes)

@@ -24,6 +24,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
     distance_summary,
     measured_cells,
     numbers,
+    why_far,
 )
 from dpfl.papers.bhaskar2025.readings import reading_cells, readings_page
 from dpfl.papers.bhaskar2025.sampling import sampling_cells, sampling_page
@@ -126,6 +127,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         notes.append(f"The paper reports means of {PUBLISHED_RUNS} runs. Ours: {_run_counts(ran)}.")
     if lost := [text for name, text in _LOST.items() if ran[name].any()]:
         notes.append(f"Counted after the number of runs, and included in the mean: {'; '.join(lost)}.")
+    notes += [f"Far from the published value: {text}" for cell in ran.itertuples() if (text := why_far(cell))]
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))
     stand_ins = ran[ran["stand_in"]]

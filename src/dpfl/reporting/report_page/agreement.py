@@ -80,6 +80,7 @@ class PrintedNumber:
     `prediction` is the half-width of the interval around ours in which the print is expected, `unit` that of it and of
     `difference`. A number that is missing is nan. `printed_runs`: how many runs the print is said to average, 0 where
     not known; `single` is the relation were it a single run, which is `agreement` where the table does not say.
+    `collapsed`: how many of the runs diverged or ended at chance.
     """
 
     keys: dict[str, str]
@@ -95,6 +96,7 @@ class PrintedNumber:
     quantity: str
     scale: str
     printed_runs: int = 0
+    collapsed: int = 0
 
 
 def is_printed(paper: str, table: str) -> bool:
@@ -108,7 +110,7 @@ def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
     The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
     half-width of the prediction interval), runs, stand_in, ran_on and prediction ("reproduced", "not reproduced",
     "undecided", or "" without an interval), and maybe prediction_single (the same if the published value is a single
-    run); the columns before the printed one name the cell.
+    run), diverged and at_chance (numbers of such runs); the columns before the printed one name the cell.
     """
     if not is_printed(paper, table) or not csv.is_file():
         return []
@@ -139,6 +141,7 @@ def _printed_number(row: pd.Series, column: str, printed_runs: int) -> PrintedNu
         quantity=name.replace("_", " "),
         scale=_SCALES.get(suffix, suffix),
         printed_runs=printed_runs,
+        collapsed=int(row.get("diverged", 0) + row.get("at_chance", 0)),
     )
 
 
@@ -158,7 +161,11 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of printed numbers, of those that we have, and their distances; `single`: were the prints single runs."""
+    """Counts of printed numbers, of those that we have, and their distances; `single`: were the prints single runs.
+
+    `farthest` is the number with the largest distance, None if none is comparable; `collapsed` counts the comparable
+    numbers with a run that diverged or ended at chance, and `largest_of_others` is the largest distance without them.
+    """
 
     printed: int
     counts: dict[Agreement, int]
@@ -166,6 +173,9 @@ class Summary:
     median: float
     largest: float
     unit: str
+    farthest: PrintedNumber | None
+    collapsed: int
+    largest_of_others: float
 
     @property
     def run(self) -> int:
@@ -191,7 +201,20 @@ class Summary:
         outcomes = _in_words(self.counts, _COMPARED)
         return (
             f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} "
-            f"Median difference {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
+            f"Median difference {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
+        )
+
+    def _why(self) -> str:
+        """Return the cause of the largest difference, if it is a run that collapsed, in sentences; else ""."""
+        cell = self.farthest
+        if cell is None or not cell.collapsed:
+            return ""
+        runs = "our only run" if cell.runs == 1 else f"{cell.collapsed} of our {cell.runs} runs"
+        without = "this number" if self.collapsed == 1 else f"the {self.collapsed} numbers with such a run"
+        return (
+            f" The largest is at {in_words(cell.keys)}: published {cell.printed:.2f}, ours {cell.ours:.2f}, because "
+            f"{runs} diverged or ended no better than a constant answer. Without {without} it is "
+            f"{self.largest_of_others:.2g} {self.unit}."
         )
 
 
@@ -209,13 +232,24 @@ def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:
 def summary(numbers: Iterable[PrintedNumber]) -> Summary:
     """Return the summary of printed numbers; distances are absolute differences of comparable numbers."""
     known = list(numbers)
-    distances = pd.Series([abs(each.difference) for each in known if not math.isnan(each.difference)], dtype=float)
+    comparable = [each for each in known if not math.isnan(each.difference)]
+    distances = pd.Series([abs(each.difference) for each in comparable], dtype=float)
     ten, single = (
         {kind: sum(getattr(each, name) is kind for each in known) for kind in Agreement}
         for name in ("agreement", "single")
     )
     unit = known[0].unit if known else ""
-    return Summary(len(known), ten, single, float(distances.median()), float(distances.max()), unit)
+    return Summary(
+        printed=len(known),
+        counts=ten,
+        single=single,
+        median=float(distances.median()),
+        largest=float(distances.max()),
+        unit=unit,
+        farthest=max(comparable, key=lambda each: abs(each.difference), default=None),
+        collapsed=sum(each.collapsed > 0 for each in comparable),
+        largest_of_others=max((abs(each.difference) for each in comparable if not each.collapsed), default=math.nan),
+    )
 
 
 # Printed numbers beside ours as the page shows them: a row each; what is the same in all of them is said once.

@@ -174,7 +174,7 @@ def _view(
         our_question=row["our_question"],
         part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
-        reason=row["reason"],
+        reason=" ".join(filter(None, [row["reason"], shown_by(cases)])),
         deciding=deciding_case(row, _claimed(row, cases)),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
@@ -206,7 +206,10 @@ _KINDS = {
 
 def _margin(row: Mapping[str, Any]) -> str:
     """Return the margin of a claim as a sentence, "" if it has none."""
-    return with_greek_symbols(f" Margin: {row['margin']:g} {row['unit']}.") if row["margin"] else ""
+    if not row["margin"]:
+        return ""
+    unit = "" if claims.names_quantity(row["unit"]) else row["unit"]
+    return with_greek_symbols(f" Margin: {row['margin']:g} {unit}".rstrip() + ".")
 
 
 def _figure(folder: Path, paper: str, claim: str, places: Iterable[Place]) -> str:
@@ -231,10 +234,9 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
     """
     if not row["case"]:
         return ""
-    unit = f" {row['unit']}" if row["unit"] else ""
     needed = f"; the claim needs {claimed_words(claimed, row)}" if claimed else ""
     runs = " (one run)" if row["n"] == 1 else ""
-    said = f"{_number(row['estimate'])}{unit}{_interval(row)}{runs}{needed}"
+    said = f"{claims.in_unit(_number(row['estimate']), row['unit'])}{_interval(row)}{runs}{needed}"
     return f"{case_name(row['case'])}: {with_greek_symbols(said)}"
 
 
@@ -283,6 +285,51 @@ def _number(value: float) -> str:
     return "–" if value != value else f"{value:.4g}"
 
 
+_LEAST_CASES, _LEAST_SPREAD, _MOST_VALUES = 6, 0.5, 7
+"""Cases, difference of shares and values from and up to which `shown_by` names a setting."""
+
+
+def shown_by(cases: pd.DataFrame | None) -> str:
+    """Return the setting that tells the cases which show a claim from the others, as a sentence; "" if none does.
+
+    For example "Cases that show it, by ε: 12.5 (1 of 6), 18 (5 of 6)." A case is named by its settings, between commas;
+    the setting is the one for which the share of cases that show the claim differs most between its values.
+    """
+    if cases is None:
+        return ""
+    counted = cases[cases["status"] != str(Status.BESIDE)]
+    shows = (counted["status"] == str(Status.HOLDS)).reset_index(drop=True)
+    if len(shows) < _LEAST_CASES or shows.all() or not shows.any():
+        return ""
+    named = [_settings_of(case_name(case)) for case in counted["case"]]
+    best, sentence = _LEAST_SPREAD, ""
+    for name in named[0]:
+        if not all(name in each for each in named):
+            continue
+        groups = shows.groupby([each[name] for each in named], sort=False)
+        shares, sizes = groups.mean(), groups.size()
+        if not 2 <= len(sizes) <= _MOST_VALUES or sizes.min() < 2 or shares.max() - shares.min() < best:
+            continue
+        best = shares.max() - shares.min()
+        counts = [f"{value} ({own.sum()} of {len(own)})" for value, own in sorted(groups, key=lambda each: _size(each[0]))]
+        by = f", by {name}" if isinstance(name, str) else ""
+        sentence = f"Cases that show it{by}: {', '.join(counts)}."
+    return sentence
+
+
+def _settings_of(case: str) -> dict[str | int, str]:
+    """Return the settings in a case's name: "ε = 2" by "ε", words by their place."""
+    parts = re.split(r", (?![^()]*\))", case)
+    pairs = (part.partition(" = ") for part in parts)
+    return {name if value else place: value or name for place, (name, _, value) in enumerate(pairs)}
+
+
+def _size(value: str) -> float:
+    """Return a value's number, by which values are put in order; words stay as they are."""
+    found = re.match(r"[\d.]+", value)
+    return float(found[0]) if found else 0.0
+
+
 _OUTCOMES = {
     Status.HOLDS: "shown",
     Status.WITHIN_MARGIN: "within the margin",
@@ -308,7 +355,8 @@ def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
         "stand-in data": cases["stand_in"],
     }
     shown = {name: list(map(str, values)) for name, values in columns.items() if any(map(str, values))}
-    titles = [with_greek_symbols(f"{name}, {unit}") if name == "estimate" and unit else name for name in shown]
+    estimate = with_greek_symbols(f"estimate, {claims.unit_name(unit)}" if unit else "estimate")
+    titles = [estimate if name == "estimate" else name for name in shown]
     styles = [f"c-{status.replace(' ', '-')}" for status in cases["status"]]
     rows = [Row(cells, style=style) for cells, style in zip(zip(*shown.values(), strict=True), styles, strict=True)]
     return TextTable(tuple(titles), tuple(rows))

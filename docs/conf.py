@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from run_notebooks import executed
-from write_reference import works, write_reference
+from write_reference import findings, works, write_reference
 
 from dpfl import __version__
 
@@ -72,8 +72,19 @@ def with_outputs(app, name, source):
         source[0] = source[0].replace("{code-cell} ", "")
 
 
+README = Path(__file__).parents[1] / "README.md"
+
+
+def with_findings(app, name, source):
+    """Put README.md's results on the landing page, which is read again if README.md changes."""
+    if name == "index":
+        app.env.note_dependency(str(README))
+        source[0] = source[0].replace("<!-- findings -->\n", findings(README.read_text(encoding="utf-8")))
+
+
 def setup(app):
     """Connect what Sphinx calls."""
     app.connect("source-read", with_outputs)
+    app.connect("source-read", with_findings)
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("builder-inited", reference, priority=100)  # before autosummary reads the pages

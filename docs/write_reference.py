@@ -24,9 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_reference(folder: Path, *, run: bool = True) -> None:
-    """Write accounting.md, accounting/, configuration.md, commands.md, references.md, results.md and findings.txt.
-
-    They go into `folder`. findings.txt is included by docs/index.md, so its links start from docs/.
+    """Write accounting.md, accounting/, configuration.md, commands.md, references.md and results.md into `folder`.
 
     Raises ValueError naming the public functions without an example and, if `run`, the examples that do not hold.
     """
@@ -44,7 +42,6 @@ def write_reference(folder: Path, *, run: bool = True) -> None:
     (folder / "commands.md").write_text(_commands())
     (folder / "references.md").write_text(_bibliography())
     (folder / "results.md").write_text(_results())
-    (folder / "findings.txt").write_text(findings((ROOT / "README.md").read_text(encoding="utf-8")))
 
 
 def _examples(module: ModuleType) -> dict[str, Rows]:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.papers.bhaskar2025.sampling import SAMPLERS, draw_sampling, sampling_cells
+from dpfl.papers.bhaskar2025.sampling import SAMPLERS, draw_sampling, sampling_cells, sampling_message
 from dpfl.papers.bhaskar2025.tables import TABLES
 
 LARGER = "table == 2 and model == 'scatter_linear' and epsilon == 2.93"
@@ -63,6 +63,13 @@ def test_a_seed_without_all_three_samplers_is_left_out(as_runs, rows_of_runs):
     assert (cells["runs"] == 2).all()
 
 
+def test_one_seed_is_said_beside_its_numbers(as_runs, rows_of_runs):
+    cells = sampling_cells(as_runs(*three(rows_of_runs, seeds=[0])))
+    note = TABLES["sampling"].page(cells).notes[0]
+    assert "±" not in note and note.endswith(" (one seed, so no interval; mean over the splits).")
+    assert sampling_message(cells).endswith(" at the same noise (one seed)")
+
+
 def test_published_runs_belong_to_no_sampler(as_runs, rows_of_runs):
     tables = list(three(rows_of_runs))
     assert (sampling_cells(as_runs(*tables, tables[1].assign(study="")))["runs"] == 4).all()
@@ -71,8 +78,10 @@ def test_published_runs_belong_to_no_sampler(as_runs, rows_of_runs):
 def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs):
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
-        "MNIST, ScatterNet + linear, noise for ε = 2.93: compared with shuffled epochs, accuracy changes by "
+        "MNIST, ScatterNet + linear, noise for ε = 2.93: ε is at least 12.77 with shuffled epochs. The change in "
+        "accuracy over them is "
     )
+    assert page.notes[0].endswith(" (4 seeds; ± is a 95 % interval; mean over the splits).")
     assert "-0.10 ± 0.00 points with Poisson sampling (proven ε 2.65)" in page.notes[0]
     first = page.body.iloc[0]
     assert tuple(first[["ε claimed", "ε proven", "ε at least", "Claim"]]) == ("2.93", "28.10", "12.77", "refuted")

@@ -79,6 +79,27 @@ def test_the_summary_counts_and_measures_by_hand(numbers):
     )
 
 
+def test_a_largest_difference_that_a_collapsed_run_makes_comes_with_its_cause(changed):
+    def collapsed(table: pd.DataFrame) -> pd.DataFrame:
+        table.loc[4, ["accuracy_pct", "difference_pct", "at_chance"]] = (
+            7.8,
+            7.8 - table.loc[4, "published_accuracy_pct"],
+            1,
+        )
+        return table
+
+    folder = changed(TABLE, collapsed)
+    numbers = printed_numbers("bhaskar2025", "table_2", folder / TABLE)
+    found = summary(numbers)
+    assert (found.farthest, found.collapsed, found.largest_of_others) == (numbers[4], 1, pytest.approx(9.0))
+    printed = numbers[4].printed
+    assert found.sentence().partition("largest ")[2] == (
+        f"{printed - 7.8:.2g} points. The largest is at Table 2, MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 "
+        f"clients: published {printed:.2f}, ours 7.80, because our only run diverged or ended no better than a "
+        "constant answer. Without this number it is 9 points. 1 more ran on stand-in data."
+    )
+
+
 def test_a_paper_without_printed_numbers_and_one_on_stand_ins_say_so(numbers):
     assert summary([]).sentence() == "The paper has no table of numbers."
     assert summary(numbers[5:]).sentence() == (

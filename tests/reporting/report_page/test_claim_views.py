@@ -13,11 +13,12 @@ from dpfl.reporting.report_page.claim_views import (
     claimed_words,
     deciding_case,
     row_conditions,
+    shown_by,
     tally,
     trace_of,
 )
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import Verdict
+from dpfl.reporting.rules import Status, Verdict
 
 WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
 ROW = {"case": "k = 10", "estimate": 1.25, "low": 0.5, "high": 2.0, "n": 10, "adjusted_p": 0.002, "unit": "points"}
@@ -81,6 +82,31 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
     assert deciding_case(single, "") == "k = 10: 1.25 points (one run)"
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""
+
+
+def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):
+    row = {**ROW, "unit": "delta ="}
+    assert deciding_case(row, "at most 1") == "k = 10: δ = 1.25 (0.5 to 2); the claim needs at most 1"
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(unit="delta =", margin=0.5))
+    view = claim_views(folder, "asoodeh2020")[0]
+    assert view.cases.columns[2] == "estimate, δ" and view.rule.endswith("Margin: 0.5.")
+
+
+def test_the_setting_that_tells_the_cases_apart_is_named():
+    """Of 12 cases, those at 18 show it and one at 12.5; M and R tell nothing."""
+    settings = [(m, r, e) for m in (12, 18, 25) for r in (35, 50) for e in (18, 12.5)]
+    cases = [f"M = {m}, R = {r}, epsilon = {e}, noise (a, b = 2), published split" for m, r, e in settings]
+    shows = [e == 18 or (m, r) == (25, 35) for m, r, e in settings]
+    table = pd.DataFrame({"case": cases, "status": ["holds" if each else "open" for each in shows]})
+    assert shown_by(table) == "Cases that show it, by ε: 12.5 (1 of 6), 18 (6 of 6)."
+    words = table.assign(case=[f"{'mnist' if each else 'fashion_mnist'}, a = {n}" for n, each in enumerate(shows)])
+    assert shown_by(words) == "Cases that show it: MNIST (7 of 7), Fashion-MNIST (0 of 5)."
+    beside = pd.concat([table, table.assign(status=["not counted"] * 12)])
+    assert shown_by(beside.replace("not counted", str(Status.BESIDE))) == shown_by(table)
+    for nothing in (None, table.head(5), table.assign(status="open"), table.assign(status="holds")):
+        assert shown_by(nothing) == ""
+    even = table.assign(status=["holds" if m == 12 else "open" for m, _, _ in settings][::-1])
+    assert shown_by(even).startswith("Cases that show it, by M: 12 (0 of 4)")
 
 
 @pytest.mark.parametrize(

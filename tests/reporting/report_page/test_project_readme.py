@@ -5,7 +5,6 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.grid import configuration
-from dpfl.reporting.display_names import model_name
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.project_readme import SCALE, updated
 from dpfl.reporting.results import read_csv
@@ -32,13 +31,20 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     text = updated(README, page)
     assert list(rows(text)) == [view.paper.key for view in page.papers]
     assert rows(text)["asoodeh2020"][0] == "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run"
-    _, numbers, epsilons, jobs = rows(text)["bhaskar2025"]
-    assert numbers.startswith("5 of 72 re-run, median distance ") and numbers.endswith(" points")
-    assert epsilons == "1 proven, 1 refuted, 1 unproven" and jobs == "0 of 35"
-    assert "\n2 claims are refuted: [each with the cases that decide it](" in text
-    cells = read_csv(made[0] / "tables" / "bhaskar2025_table_2.csv").query("runs > 0 and not stand_in")
-    distance = cells["difference_pct"].abs().median()
-    assert f"in points, by model (numbers): {model_name(cells['model'].iloc[0])} {distance:.2g} (5)." in text
+    assert rows(text)["bhaskar2025"][1] == "1 proven, 1 refuted, 1 unproven"
+    distance = read_csv(made[0] / "tables" / "bhaskar2025_table_2.csv").query("runs > 0 and not stand_in")
+    half = distance["difference_pct"].abs().median()
+    said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
+    assert said[0] == (
+        f"2 of 10 claims hold as stated, 5 of 72 published numbers were re-run, half of them to within {half:.2g} "
+        "points and 1 of 3 claimed epsilons are proven."
+    )
+    link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
+    assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 epsilon is too small."
+    assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s (poisson, ")
+    assert said[2].endswith(
+        f"; 1 of the 2 undecided claims wait for `bhaskar2025`'s other {page.papers[1].jobs.not_run} jobs."
+    )
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]
     assert text.partition("<!-- end of results -->")[2] == README.partition("<!-- end of results -->")[2]
@@ -46,7 +52,8 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):
     page = contents(*made)
-    assert "refuted: [" not in updated(README, replace(page, papers=tuple(replace(v, claims=()) for v in page.papers)))
+    text = updated(README, replace(page, papers=tuple(replace(v, claims=(), statements=()) for v in page.papers)))
+    assert "refuted" not in text.partition("<!-- results")[2].partition("<!-- end of results")[0]
 
 
 def test_a_readme_without_its_marks_is_refused(made):

@@ -114,7 +114,7 @@ def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_do
     first = html(contents(folder, made[1])).partition('<section id="claims"')[0]
     assert (
         '<a href="#epsilons">Shuffled epochs with the ε for Poisson batches: refuted in its only setting (claimed '
-        "2.93, an attack reaches 12.8).</a>" in first
+        "2.93, in truth at least 12.8).</a>" in first
     )
     assert "<li>1 refuted: " in first
     assert "Bhaskar 2025</a> 1 (shuffled epochs, ε from a bound for" in first
@@ -165,3 +165,21 @@ def test_a_paper_without_verdicts_says_so(copied):
     folder, config = copied
     (folder / "claims" / "asoodeh2020.csv").unlink()
     assert next(verdict_lines(contents(folder, config))) == "Asoodeh 2020: no verdict yet; 0 of 2 jobs were run"
+
+
+def test_a_figure_of_many_panels_is_told_in_words_on_a_card_and_linked(copied):
+    """Figure 2 of asoodeh2020 has three panels; with ids of two more its card has its message instead."""
+    folder, config = copied
+    name = "figure-asoodeh2020-figure_2"
+    assert html(contents(folder, config)).count(f'data-of="{name}"') == 5  # a claim each
+    svg = folder / "figures" / "asoodeh2020_figure_2.svg"
+    drawn = svg.read_text()
+    for more, pictures in (("4", 5), ("4 5", 0)):
+        added = "".join(f'<g id="axes_{number}"/>' for number in more.split())
+        svg.write_text(drawn.replace("</svg>", f"{added}</svg>"))
+        page = contents(folder, config)
+        text, [figure] = html(page), [each for each in page.papers[0].sections.figures if each.name == "figure_2"]
+        assert text.count(f'data-of="{name}"') == pictures
+        said = f'The figure of {figure.panels} panels shows: <a href="#{name}">{figure.message}</a>.'
+        assert (figure.fits_card, figure.fits_first) == (pictures == 5, False)
+        assert figure.message and text.count(said) == 5 - pictures

@@ -180,9 +180,9 @@ def why_far(cell: Any) -> str:
     whose = "our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
     budget = "no privacy" if math.isinf(cell.epsilon) else f"ε = {cell.epsilon:g}"
     text = (
-        f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, {cell.rounds}), "
-        f"{cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours {cell.accuracy_pct:.2f}, because "
-        f"{whose} diverged or ended at chance (below {CHANCE_PCT:g} %)."
+        f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, "
+        f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours "
+        f"{cell.accuracy_pct:.2f}, because {whose} diverged or ended at chance (below {CHANCE_PCT:g} %)."
     )
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (
@@ -293,10 +293,12 @@ def distance_summary(results: Results) -> pd.DataFrame:
 
     Columns: dataset and model ("all" in sums), cells (published; the twelve of Table 5 that repeat one of Tables 2 to 4
     count twice), compared (run on the published data), stand_in (run on stand-in data alone), seeds_least and
-    seeds_most (of the cells compared), collapsed (cells compared with a run that diverged or is at chance), bimodal (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by
-    their mean all the same), median_distance_pct and largest_distance_pct (|ours - published|, nan where nothing is
-    compared), largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a prediction interval), reproduced_as_ten and reproduced_as_single (shares of these
-    whose published value is reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced).
+    seeds_most (of the cells compared), collapsed (cells compared with a run that diverged or is at chance), bimodal
+    (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by their mean all the same),
+    median_distance_pct and largest_distance_pct (|ours - published|, nan where nothing is compared),
+    largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a
+    prediction interval), reproduced_as_ten and reproduced_as_single (shares of these whose published value is
+    reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced).
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
     rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]

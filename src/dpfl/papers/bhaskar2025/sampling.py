@@ -144,11 +144,11 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     """Say what provable batches cost, what the columns are, and what ran."""
     if cells.empty:
         return ["No seed was run with all three samplers at this scale."]
-    overall = cells[(cells["split"] == EVERY_SPLIT) & (cells["sampling"] != Sampling.SHUFFLED.value)]
+    overall = cells[cells["split"] == EVERY_SPLIT]
     notes = [_cost(group) for _, group in overall.groupby(["ran_on", "model", "epsilon"], sort=False)]
     notes.append(
         'All three use the same noise, calibrated for Poisson batches to the claimed ε. "ε proven" is an accountant\'s '
-        'upper bound for these batches. "ε at least" is a lower bound, reached by a pair of neighbouring data sets. '
+        'upper bound for these batches. "ε at least" is a lower bound, computed for a pair of neighbouring data sets. '
         "Both hold for an observer of every step who knows n, with one record replaced by nothing (zero out), at "
         f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound "
         "is refuted."
@@ -162,16 +162,22 @@ def _notes(cells: pd.DataFrame) -> list[str]:
 
 
 def _cost(group: pd.DataFrame) -> str:
-    """Say of one budget what batches with a proof cost in accuracy against shuffled ones."""
-    texts = _with_interval(group["over_shuffled_pct"], group["over_shuffled_interval_pct"], "{:+z.2f}")
-    parts = [
+    """Say of one budget what is known of epsilon with shuffled batches, and what batches with a proof cost in accuracy.
+
+    `group`: the rows of the budget for the mean over all splits, shuffled epochs among them.
+    """
+    is_shuffled = group["sampling"] == Sampling.SHUFFLED.value
+    shuffled, others = group[is_shuffled].iloc[0], group[~is_shuffled]
+    texts = _with_interval(others["over_shuffled_pct"], others["over_shuffled_interval_pct"], "{:+z.2f}")
+    changes = " and ".join(
         f"{text} points with {SAMPLERS[row.sampling]} sampling (proven ε {at_most(row.epsilon_proven, places=2)})"
-        for row, text in zip(group.itertuples(), texts, strict=True)
-    ]
-    first = group.iloc[0]
-    where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, noise for ε = {first['epsilon']:g}"
-    changes = " and by ".join(parts)
-    return f"{where}: compared with shuffled epochs, accuracy changes by {changes}, averaged over the splits."
+        for row, text in zip(others.itertuples(), texts, strict=True)
+    )
+    where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
+    spent = f"is at least {at_least(shuffled['epsilon_refuted'], places=2)} with shuffled epochs"
+    runs = int(others["runs"].min())
+    seeds = "one seed, so no interval" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
+    return f"{where}: ε {spent}. The change in accuracy over them is {changes} ({seeds}; mean over the splits)."
 
 
 def draw_sampling(cells: pd.DataFrame) -> Figure:
@@ -211,7 +217,8 @@ def sampling_message(cells: pd.DataFrame) -> str:
     if overall.empty:
         return text
     change = span(overall["over_shuffled_pct"], "{:+z.2f}")
-    return f"{text}; Poisson and balls-in-bins batches change accuracy by {change} points at the same noise"
+    seeds = "one seed" if overall["runs"].max() == 1 else f"{count_range(overall['runs'])} seeds"
+    return f"{text}; Poisson and balls-in-bins batches change accuracy by {change} points at the same noise ({seeds})"
 
 
 def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:

@@ -119,7 +119,8 @@ class ClaimView:
 
     `deciding` is the case that decides, with its numbers; `cases` has all of them; `part_of` is the text of the claim
     that this one is a part of, "" if it is none. `figure` is the name of the paper's figure that shows it, "" without
-    one. `our_question`: it is a question of ours, not a claim.
+    one. `runs` is how many runs the deciding case has, 0 if it is computed. `our_question`: it is a question of ours,
+    not a claim.
     """
 
     key: str
@@ -130,6 +131,7 @@ class ClaimView:
     verdict: VerdictStyle
     reason: str
     deciding: str
+    runs: int
     rule: str
     settled_by: str
     because: str
@@ -176,6 +178,7 @@ def _view(
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=" ".join(filter(None, [row["reason"], shown_by(cases)])),
         deciding=deciding_case(row, _claimed(row, cases)),
+        runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
@@ -311,7 +314,9 @@ def shown_by(cases: pd.DataFrame | None) -> str:
         if not 2 <= len(sizes) <= _MOST_VALUES or sizes.min() < 2 or shares.max() - shares.min() < best:
             continue
         best = shares.max() - shares.min()
-        counts = [f"{value} ({own.sum()} of {len(own)})" for value, own in sorted(groups, key=lambda each: _size(each[0]))]
+        counts = [
+            f"{value} ({own.sum()} of {len(own)})" for value, own in sorted(groups, key=lambda each: _size(each[0]))
+        ]
         by = f", by {name}" if isinstance(name, str) else ""
         sentence = f"Cases that show it{by}: {', '.join(counts)}."
     return sentence

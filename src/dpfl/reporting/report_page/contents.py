@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,12 +137,19 @@ _LARGEST_SVG = 500_000
 """Bytes beyond which the PNG, which has no dark colours, is embedded in place of the SVG, where it is smaller."""
 _OUTCOME_STYLES = {"not refuted": "c-holds", "refuted": "c-fails"}
 """Styles of rows by what stands in the column `claim` of a table of attacks."""
+MOST_PANELS, MOST_PANELS_FIRST = 4, 3
+"""Panels of a figure that a card shows as a picture, and a card of the first screen: more cannot be read there."""
+_PANEL = re.compile(rb'id="axes_\d+"')
+"""A panel in an SVG file by matplotlib."""
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table or figure of a paper; `not_run` is the reason why it shows nothing, `said_once` what all rows share."""
+    """A table or figure of a paper; `not_run` is the reason why it shows nothing, `said_once` what all rows share.
+
+    `message` says what a figure shows, in a sentence without a full stop, and `panels` is how many it has.
+    """
 
     kind: str
     name: str
@@ -155,6 +163,18 @@ class Section:
     as_laid_out: TextTable | None = None
     printed: Summary | None = None
     picture: str = ""
+    message: str = ""
+    panels: int = 0
+
+    @property
+    def fits_card(self) -> bool:
+        """True for a figure that can be read as the small picture of a claim."""
+        return self.panels <= MOST_PANELS
+
+    @property
+    def fits_first(self) -> bool:
+        """True for a figure that can be read as the small picture of a lead finding."""
+        return self.panels <= MOST_PANELS_FIRST
 
     @property
     def is_long(self) -> bool:
@@ -243,18 +263,25 @@ def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Section
     csv = _csv(folder, "figures", paper, name)
     if not csv.is_file():
         return
-    entry, reason = load(paper).figures[name], ""
+    reason, message = "", ""
     try:
-        reason = "" if len(refuse_not_run(read_csv(csv))) else "no run of this figure in this configuration"
+        data = refuse_not_run(read_csv(csv))
+        if data.empty:
+            reason = "no run of this figure in this configuration"
+        else:
+            message = with_greek_symbols(recipe(paper, "figures", name).message(data))
     except NotRunError as error:
         reason = str(error)
+    svg = csv.with_suffix(".svg")
     yield Section(
         "figure",
         name,
-        **_words(entry),
+        **_words(load(paper).figures[name]),
         trace=trace_of(csv, root),
         not_run=reason,
         picture="" if reason else picture_uri(csv),
+        message=message,
+        panels=len(_PANEL.findall(read_bytes(svg))) if is_regular(svg) else 0,
     )
 
 
@@ -359,6 +386,10 @@ class PaperView:
         """Its figures and tables, the errata last."""
         return [*self.sections.figures, *self.sections.tables, *([self.errata] if self.errata else [])]
 
+    def figure(self, name: str) -> Section | None:
+        """Return its figure of this name if it has a picture, else None."""
+        return next((part for part in self.sections.figures if part.name == name and part.picture), None)
+
     @property
     def findings(self) -> list[LeadFinding]:
         """Its lead findings, in the order of paper.yaml; those of which nothing is finished are left out."""
@@ -366,7 +397,7 @@ class PaperView:
 
     def _finding(self, entry: Mapping[str, str]) -> LeadFinding | None:
         """Return a finding that paper.yaml names, None if neither its claim nor its table is finished."""
-        figure = next((part for part in self.sections.figures if part.name == entry["figure"] and part.picture), None)
+        figure = self.figure(entry["figure"])
         sentence, key = with_greek_symbols(entry["sentence"]), self.paper.key
         for claim in self.claims:
             if claim.key == entry.get("claim"):

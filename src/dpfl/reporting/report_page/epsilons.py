@@ -175,7 +175,7 @@ def _outcome(group: list[EpsilonStatement]) -> str:
     alike = len({each.verdict for each in group}) == 1
     words = f"{group[0].verdict} in {_all_of(len(group))}" if alike else counts_in_words(group)
     ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
-    spent = "; ".join(f"claimed {each.claimed:.4g}, an attack reaches {each.refuted:.4g}" for each in ends)
+    spent = "; ".join(f"claimed {each.claimed:.4g}, in truth at least {each.refuted:.4g}" for each in ends)
     return f"{words} ({spent})" if spent else words
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from statistics import median
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpfl.errors import InputError
-from dpfl.reporting.display_names import model_name
-from dpfl.reporting.report_page.epsilons import counts_in_words
+from dpfl.reporting.display_names import EpsilonVerdict, listed
+from dpfl.reporting.report_page.epsilons import counts, counts_in_words
 from dpfl.reporting.rules import Verdict
 
 if TYPE_CHECKING:
+    from dpfl.reporting.report_page.claim_views import ClaimView
     from dpfl.reporting.report_page.contents import Page, PaperView
 
 SCALE = "paper"
 """The scale whose results README.md shows."""
 _BEGIN, _END = "<!-- results: written by make pages SCALE=paper -->\n", "<!-- end of results -->\n"
 _HEAD = (
-    "| paper | verdicts on its claims | published numbers | epsilons checked | jobs run |",
-    "|---|---|---|---|---|",
+    "| paper | verdicts on its claims | epsilons checked |",
+    "|---|---|---|",
 )
 
 
@@ -35,46 +35,66 @@ def updated(text: str, page: Page) -> str:
 
 
 def results_table(page: Page) -> str:
-    """Return the table of results, a row for each paper, and sentences on refuted claims and on published numbers."""
-    lines = [*_HEAD, *map(_row, page.papers)]
-    refuted = sum(
-        claim.verdict.word == Verdict.REFUTED and not claim.our_question
-        for view in page.papers
-        for claim in view.claims
+    """Return the table of results, a row for each paper, and what reproduces, what does not, and why, in sentences."""
+    return "\n".join([*_HEAD, *map(_row, page.papers), "", *_sentences(page), ""])
+
+
+def _sentences(page: Page) -> list[str]:
+    """Return a sentence each on what reproduces, on what does not, and on why; counts of 0 are not named."""
+    claims = [claim for view in page.papers for claim in view.claims if not claim.our_question]
+    known = {word: [claim for claim in claims if claim.verdict.word == word] for word in Verdict}
+    refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
+    numbers = page.printed
+    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated"
+    close = (
+        f"{numbers.comparable} of {numbers.printed} published numbers were re-run, half of them to within "
+        f"{numbers.median:.2g} {numbers.unit}"
     )
-    if refuted:
-        verb = "claim is" if refuted == 1 else "claims are"
-        lines += ["", f"{refuted} {verb} refuted: [each with the cases that decide it]({page.folder}/README.md)."]
-    lines += [text for view in page.papers if (text := _distances(view))]
-    return "\n".join([*lines, ""])
-
-
-def _distances(view: PaperView) -> str:
-    """Return the distance of a paper's published numbers from ours for each model, the closest first; "" of none."""
-    comparable = [each for each in view.sections.numbers if not math.isnan(each.difference) and "model" in each.keys]
-    distances: dict[str, list[float]] = {}
-    for each in comparable:
-        distances.setdefault(each.keys["model"], []).append(abs(each.difference))
-    if not distances:
-        return ""
-    shown = [
-        f"{model_name(model)} {median(own):.2g} ({len(own)})"
-        for model, own in sorted(distances.items(), key=lambda item: median(item[1]))
+    proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} claimed epsilons are proven"
+    parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
+    said = [f"**What reproduces:** {listed(parts)}."]
+    link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
+    fails = [
+        f"{_are(len(refuted), 'claim')} {link}" if refuted else "",
+        f"{len(known[Verdict.WEAKER])} hold only in part" if known[Verdict.WEAKER] else "",
+        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'epsilon')} too small" if epsilons[EpsilonVerdict.REFUTED] else "",
     ]
-    return (
-        f"`{view.paper.key}`, median distance from published numbers in {comparable[0].unit}, by model (numbers): "
-        f"{', '.join(shown)}."
-    )
+    if any(fails):
+        said.append(f"**What does not:** {listed(filter(None, fails))}.")
+    if reasons := _reasons(page, refuted, known[Verdict.UNDECIDED]):
+        said.append(f"**Why:** {'; '.join(reasons)}.")
+    return said
+
+
+def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[ClaimView]) -> list[str]:
+    """Return why claims and epsilons are refuted, and why claims are undecided, as far as the results tell."""
+    reasons = []
+    if computed := sum(not claim.runs for claim in refuted):
+        reasons.append(f"{computed} of the refuted claims fall to arithmetic or to the paper's own tables, no training")
+    for verdict, number, groups in page.epsilons_not_proven:
+        if verdict is EpsilonVerdict.REFUTED:
+            view, most, what = groups[0]
+            which = "the refuted epsilon is" if number == 1 else f"{most} of the {number} refuted epsilons are"
+            reasons.append(f"{which} `{view.paper.key}`'s ({what})")
+    for view in page.papers:
+        waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
+        if waiting and view.jobs.not_run:
+            reasons.append(
+                f"{waiting} of the {len(undecided)} undecided claims wait for `{view.paper.key}`'s other "
+                f"{view.jobs.not_run} jobs"
+            )
+    return reasons
+
+
+def _are(count: int, noun: str) -> str:
+    """Return a count with its noun and verb: "1 claim is", "2 claims are"."""
+    return f"{count} {noun} is" if count == 1 else f"{count} {noun}s are"
 
 
 def _row(view: PaperView) -> str:
     """Return the table's row of a paper."""
-    paper, printed = view.paper, view.printed
+    paper = view.paper
     verdicts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "none yet"
-    numbers = "none printed"
-    if printed.printed:
-        distance = f", median distance {printed.median:.2g} {printed.unit}" if printed.comparable else ""
-        numbers = f"{printed.comparable} of {printed.printed} re-run{distance}"
     epsilons = counts_in_words(view.statements) or "none"
-    cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, numbers, epsilons]
-    return f"| {' | '.join([*cells, f'{view.jobs.run} of {view.jobs.total}'])} |"
+    cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]
+    return f"| {' | '.join(cells)} |"

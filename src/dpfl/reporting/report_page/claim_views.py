@@ -288,8 +288,8 @@ def _number(value: float) -> str:
     return "–" if value != value else f"{value:.4g}"
 
 
-_LEAST_CASES, _LEAST_SPREAD, _MOST_VALUES = 6, 0.5, 7
-"""Cases, difference of shares and values from and up to which `shown_by` names a setting."""
+_LEAST_CASES, _LEAST_GROUP, _LEAST_SPREAD, _MOST_VALUES = 6, 3, 0.5, 7
+"""Cases, cases of a value, difference of shares and values from and up to which `shown_by` names a setting."""
 
 
 def shown_by(cases: pd.DataFrame | None) -> str:
@@ -311,7 +311,7 @@ def shown_by(cases: pd.DataFrame | None) -> str:
             continue
         groups = shows.groupby([each[name] for each in named], sort=False)
         shares, sizes = groups.mean(), groups.size()
-        if not 2 <= len(sizes) <= _MOST_VALUES or sizes.min() < 2 or shares.max() - shares.min() < best:
+        if not 2 <= len(sizes) <= _MOST_VALUES or sizes.min() < _LEAST_GROUP or shares.max() - shares.min() < best:
             continue
         best = shares.max() - shares.min()
         counts = [
@@ -330,8 +330,8 @@ def _settings_of(case: str) -> dict[str | int, str]:
 
 
 def _size(value: str) -> float:
-    """Return a value's number, by which values are put in order; words stay as they are."""
-    found = re.match(r"[\d.]+", value)
+    """Return the first number in a value, by which values are put in order; 0 without one."""
+    found = re.search(r"\d+(\.\d+)?", value)
     return float(found[0]) if found else 0.0
 
 

@@ -52,7 +52,7 @@ def _sentences(page: Page) -> list[str]:
     )
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} claimed epsilons are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
-    said = [f"**What reproduces:** {listed(parts)}."]
+    said = [f"**What reproduces:** {'; '.join(parts)}."]
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}" if refuted else "",
@@ -70,7 +70,7 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
     """Return why claims and epsilons are refuted, and why claims are undecided, as far as the results tell."""
     reasons = []
     if computed := sum(not claim.runs for claim in refuted):
-        reasons.append(f"{computed} of the refuted claims fall to arithmetic or to the paper's own tables, no training")
+        reasons.append(f"arithmetic or the papers' own tables refute {computed} of the {len(refuted)} claims")
     for verdict, number, groups in page.epsilons_not_proven:
         if verdict is EpsilonVerdict.REFUTED:
             view, most, what = groups[0]

@@ -337,7 +337,7 @@ def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(
     assert found["largest_of_others_pct"] == pytest.approx(0.5)
     why = (
         "MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 clients: published 96.55, ours 7.80, because our only run "
-        "diverged or ended at chance (below 12 %). 2 runs of this cell with other settings or seeds end between 26.31 "
+        "ended at chance (below 12 %). 2 runs of this cell with other settings or seeds end between 26.31 "
         "and 98.02 %, so training is unstable here."
     )
     assert found["why_largest"] == why and distance_page(data).notes[1:] == [why]

@@ -178,11 +178,12 @@ def why_far(cell: Any) -> str:
     if not collapsed or not abs(cell.difference_pct) > BIMODAL_PCT:
         return ""
     whose = "our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
+    ways = {"diverged": cell.diverged, f"ended at chance (below {CHANCE_PCT:g} %)": cell.at_chance}
     budget = "no privacy" if math.isinf(cell.epsilon) else f"ε = {cell.epsilon:g}"
     text = (
         f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, "
         f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours "
-        f"{cell.accuracy_pct:.2f}, because {whose} diverged or ended at chance (below {CHANCE_PCT:g} %)."
+        f"{cell.accuracy_pct:.2f}, because {whose} {' or '.join(way for way, count in ways.items() if count)}."
     )
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (

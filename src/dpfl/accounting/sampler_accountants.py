@@ -373,9 +373,11 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
         if self.loss_is_beyond_floats():
             return plain
-        epsilon = epsilon_above([(self._law_above(), self.run.steps)], self.run.delta)
-        by = "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"
-        return min(EpsilonBound(epsilon, by), plain)
+        laws = self._laws_above()
+        epsilon = max(epsilon_above([(law, self.run.steps)], self.run.delta) for law in laws[: 1 + self._has_pair])
+        by = "of the pair: others -C, the record +C or another -C"
+        by = by if self._has_pair else "of amplification by subsampling (Balle et al. 2018)"
+        return min(EpsilonBound(epsilon, f"pessimistic PLD {by}"), plain)
 
     def lower(self) -> EpsilonBound:
         once = accountant(self.counted_once())
@@ -402,8 +404,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         return replace(self.run, sampler=Poisson(rate), noise_multiplier=noise, neighbouring=relation)
 
     def above(self) -> PhaseSource:
-        law = self._law_above()
-        return law_source((law, law), self.run.steps)
+        return law_source(self._laws_above(), self.run.steps)
 
     def below(self) -> PhaseSource | None:
         run, (weights, beyond) = self.run, self.uses()
@@ -418,8 +419,16 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
             return _steps(1 / once.run.noise_multiplier, once.expected_uses, run.steps)
         return law_source(laws, run.steps)
 
-    def _law_above(self) -> GridLaw:
-        return fixed_batches.law_above(self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta)
+    @property
+    def _has_pair(self) -> bool:
+        """Whether a pair that occurs dominates each step: else one law holds for both orders."""
+        return self.run.neighbouring is Neighbouring.ADD_OR_REMOVE
+
+    def _laws_above(self) -> tuple[GridLaw, GridLaw]:
+        question = self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta
+        if self._has_pair:
+            return fixed_batches.pair_laws_above(*question)
+        return (fixed_batches.law_above(*question),) * 2
 
 
 @accounts_for(WithReplacement)

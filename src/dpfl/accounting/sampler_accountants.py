@@ -41,6 +41,9 @@ _ROUGH_CELLS = 20_000  # of a law by which tilt and grid are chosen
 _LARGEST_LOSS = 650.0
 _LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
 _LARGEST_MU = 1e100
+_HOPELESS = 1.3
+"""Times the epsilon of two moves that a rough law of a replaced ball has, from which on a fine law is not less: where
+little noise meets many bins, its grid is too coarse for the sum."""
 SHARES = (0.02, 0.3, 0.7, 0.98)
 """Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 
@@ -616,7 +619,9 @@ class _BallsInBins(_Epochs[BallsInBins]):
             return min(EpsilonBound(max(epsilon_above(remove, delta), epsilon_above(add, delta)), by), plain)
         epsilon = in_two_moves(partial(epsilon_above, remove), partial(epsilon_above, add), delta)
         moved = EpsilonBound(epsilon, f"a removal, then an addition: {by}")
-        replaced = epsilon_above([(self._replaced_law(rough=rough), self.begun_epochs)], delta)
+        replaced = epsilon_above([(self._replaced_law(rough=True), self.begun_epochs)], delta)
+        if not rough and replaced < _HOPELESS * moved.epsilon:
+            replaced = epsilon_above([(self._replaced_law(), self.begun_epochs)], delta)
         by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against mean N(-e_t, sigma^2 I)"
         return min(EpsilonBound(replaced, by), moved, plain)
 

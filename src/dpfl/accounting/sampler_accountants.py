@@ -431,7 +431,8 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         question = self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta
         if self._has_pair:
             return fixed_batches.pair_laws_above(*question)
-        return (fixed_batches.law_above(*question),) * 2
+        law = fixed_batches.law_above(*question)
+        return law, law
 
 
 @accounts_for(WithReplacement)

@@ -6,12 +6,14 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_mixture_gaussian_mechanism
 from scipy.integrate import quad
 from scipy.optimize import brentq
+from scipy.stats import binom
 
 from dpfl.accounting import FixedBatches, Poisson, WithReplacement, guarantee
 from dpfl.accounting.composition import epsilon_above, epsilon_below
-from dpfl.accounting.fixed_batches import law_above, pair_laws, smallest_epsilon, uses
+from dpfl.accounting.fixed_batches import law_above, pair_laws, pair_laws_above, smallest_epsilon, uses
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.tradeoff import dpsgd_guarantee
 
@@ -107,3 +109,45 @@ def test_uses_are_as_few_as_the_tail_allows(size, records, tail):
 def test_rare_uses_do_not_count_as_all_of_a_batch(size, records, noise, steps, delta, most):
     found = guarantee(WithReplacement(size, records), noise_multiplier=noise, steps=steps, delta=delta)
     assert found.lower <= found.upper <= most
+
+
+@pytest.mark.parametrize(
+    ("size", "records", "noise", "steps", "delta"),
+    [(6, 558, 2.3711, 344, 1.14e-7), (37, 387, 2.1524, 123, 7.98e-7), (5, 5, 4.0, 3, 1e-4), (40, 8, 60.0, 2, 1e-3)],
+)
+def test_slots_of_an_added_record_have_the_mixture_of_gaussians(size, records, noise, steps, delta):
+    """dp_accounting's PLD of that mixture, on its own grid. By the bound for a replaced record 1.2 was 5.1."""
+    chances = binom.pmf(np.arange(size + 1), size, 1 / records)
+    moves = 2.0 * np.arange(size + 1)[chances > 1e-25]
+    theirs = from_mixture_gaussian_mechanism(
+        noise, sensitivities=moves, sampling_probs=chances[chances > 1e-25], value_discretization_interval=1e-3
+    ).self_compose(steps)
+    run = {"noise_multiplier": noise, "steps": steps, "delta": delta, "neighbouring": "add_or_remove"}
+    found = guarantee(WithReplacement(size, records), **run)
+    assert found.lower <= found.upper <= 1.001 * found.lower
+    assert found.upper == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=2e-3)
+
+
+def _profiles_of_two_slots(noise: float, epsilon: float) -> tuple[float, float]:
+    """delta at epsilon of two slots of two records, the record drawn or not, in both orders, to 40 digits."""
+    with mpmath.workdps(40):
+        moves = [2 * k / mpmath.mpf(noise) for k in range(3)]
+        chances = [mpmath.mpf(1) / 4, mpmath.mpf(1) / 2, mpmath.mpf(1) / 4]
+        mixed = lambda function: mpmath.fsum(w * function(m) for w, m in zip(chances, moves, strict=True))  # noqa: E731
+        loss = lambda z: mpmath.log(mixed(lambda m: mpmath.exp(m * z - m**2 / 2)))  # noqa: E731
+        high, low = (mpmath.findroot(lambda z, at=at: loss(z) - at, mpmath.sign(at) / 2) for at in (epsilon, -epsilon))
+        removed = mixed(lambda m: mpmath.ncdf(m - high)) - mpmath.exp(epsilon) * mpmath.ncdf(-high)
+        added = mpmath.ncdf(low) - mpmath.exp(epsilon) * mixed(lambda m: mpmath.ncdf(low - m))
+        return float(removed), float(added)
+
+
+@pytest.mark.parametrize("noise", [1.3, 1e4])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_laws_above_hold_the_exact_profile_of_one_step(noise, share):
+    """Moves of 2e-4 deviations keep their digits too."""
+    epsilon = share * min(1.0, 2 / noise)
+    laws = pair_laws_above(noise, np.array([0.25, 0.5, 0.25]), 0.0, 1, 1e-6)
+    for law, known in zip(laws, _profiles_of_two_slots(noise, epsilon), strict=True):
+        seen = law.losses > epsilon
+        found = float(np.sum(law.masses[seen] * -np.expm1(epsilon - law.losses[seen]))) + law.lost
+        assert known <= found <= known * 1.001

@@ -280,3 +280,12 @@ def test_a_wrong_argument_is_one_line(function, arguments, message):
     with pytest.raises(ValueError) as refused:
         function(*arguments)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("order", ["remove", "add", "replace"])
+@pytest.mark.parametrize("rate", [0.01, 0.7, 1 - 2.0**-30, 1.0])
+def test_a_loss_is_at_its_place(order, rate):
+    """Where e^-loss rounds to nothing beside 1 too: certain uses had losses of 40 at infinity in the order add."""
+    step, x = Step(9.0, rate, order), np.linspace(-14, 14, 57)
+    kept = np.abs(np.gradient(step.loss(x), x)) > 1e-3  # elsewhere the loss hardly tells the place
+    assert step.place(step.loss(x))[kept] == pytest.approx(x[kept], abs=1e-9)

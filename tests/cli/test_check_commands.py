@@ -74,6 +74,8 @@ def test_a_log_is_checked_as_its_batches_were_drawn(check, options, verdict):
 
 
 EPOCHS = "noise_multiplier,sample_rate\n" + "1.0,0.0625\n" * 3
+OF_ROUNDS = '{"noise_multiplier": 1.0, "sample_rate": 0.0625, "rounds": 3, "local_epochs": 16}'
+STARTS_ANEW = "noise_multiplier,sample_rate,num_steps\n" + "".join(f"1,0.1,{count}\n" for count in (16, 32, 48, 16, 32))
 OF_EPOCHS = ["--sampler=poisson", "--delta=1e-5", "--claimed-epsilon=2.8062"]
 
 
@@ -88,6 +90,15 @@ OF_EPOCHS = ["--sampler=poisson", "--delta=1e-5", "--claimed-epsilon=2.8062"]
         ("s.json", '{"privacy_accountant_state_dict": {"history": [[1, 0.0625, 16]]}}', "write the state alone"),
         ("run.pth", "", "is a checkpoint, not text: write the state alone"),
         ("log.csv", "sigma,q\n1,0.1\n", "has no column noise_multiplier"),
+        ("log.jsonl", OF_ROUNDS, "'rounds', 'local_epochs' is not of a log, whose names are noise_multiplier"),
+        ("log.jsonl", OF_ROUNDS, "in its place num_steps, or --steps-per-row, should say all steps of the row"),
+        ("log.json", OF_ROUNDS, "'rounds', 'local_epochs' may be a count of steps"),
+        ("log.json", f"[{OF_ROUNDS}, {OF_ROUNDS}]", "'rounds', 'local_epochs' may be a count of steps"),
+        ("log.json", f'{{"history": [{OF_ROUNDS}]}}', "'rounds', 'local_epochs' may be a count of steps"),
+        ("log.json", '{"epochs": 3}', 'as JSON a log is {"history": [[noise_multiplier, sample_rate, num_steps]'),
+        ("log.json", "[1, 2]", 'as JSON a log is {"history": [[noise_multiplier, sample_rate, num_steps]'),
+        ("log.csv", STARTS_ANEW, "num_steps rises from row to row, up to 48"),
+        ("s.json", '{"history": [[1, 0.1, 16], [1, 0.1, 48], [1, 0.1, 16]]}', "rises from row to row, up to 48"),
     ],
 )
 def test_no_verdict_rests_on_a_guessed_number_of_steps(check, name, text, message):

@@ -55,7 +55,7 @@ from dpfl.accounting.samplers import (
     WithReplacement,
 )
 from dpfl.accounting.zero_concentrated import ZeroConcentrated
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 from dpfl.files import unique_keys
 
 # Import of dp_accounting's events: what a mechanism did, as phases that the accountants here know.
@@ -315,7 +315,7 @@ def history_of(content: Mapping[str, Any], path: Path, *, num_steps: StepCount |
         raise InputError(f"{path}: mechanism should be one of {', '.join(_MECHANISMS)}, got {mechanism!r}")
     rows = content["history"]
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
-        raise InputError(f"{path}: history should be a list of [noise_multiplier, sample_rate, num_steps]")
+        raise InputError(f"{path}: history should be a list of [{', '.join(_COLUMNS)}]{_keys_in(rows)}")
     entries = [
         _entry(dict(zip(_COLUMNS, row, strict=True)), f"{path}, entry {number} of history", None)
         for number, row in enumerate(rows, 1)
@@ -323,6 +323,15 @@ def history_of(content: Mapping[str, Any], path: Path, *, num_steps: StepCount |
     if mechanism is not None and num_steps is None and all(one[:2] != two[:2] for one, two in pairwise(entries)):
         num_steps = StepCount.PER_ROW  # as Opacus writes it
     return _joined(_own_steps(entries, path, num_steps), path)
+
+
+def _keys_in(content: Any) -> str:
+    """Return the keys of a JSON object or of a list of them, in words, and that none of them counts steps."""
+    rows = content if isinstance(content, list) else [content]
+    keys = dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row)
+    units = [key for key in keys if key not in _COLUMNS]
+    unclear = f"; {_named(units)} may be a count of steps, which nothing says" if units else ""
+    return f", num_steps being noisy steps, and not objects with the keys {_named(list(keys))}{unclear}" if keys else ""
 
 
 def poisson_phases(history: Iterable[tuple[float, float, int]]) -> tuple[Phase, ...]:
@@ -390,21 +399,29 @@ def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
 
 def _require_known(names: Iterable[str], known: Sequence[str], path: Path) -> None:
     """Raise InputError for names that are not of the format: they may count steps, as rounds or local_epochs do."""
-    unknown = [name for name in names if name not in known]
+    present = list(names)
+    unknown = [name for name in present if name not in known]
     if unknown:
+        stated = "num_steps" in present or "history" in present
+        remedy = "leave it out if num_steps has" if stated else "in its place num_steps, or --steps-per-row, should say"
         raise InputError(
-            f"{path}: {', '.join(map(repr, unknown))} is not of a log, whose names are {', '.join(known)}: leave it "
-            "out if num_steps has all steps of the row, noisy steps and not epochs or rounds"
+            f"{path}: {_named(unknown)} is not of a log, whose names are {', '.join(known)}: {remedy} all steps of "
+            "the row, noisy steps and not epochs or rounds"
         )
+
+
+def _named(names: Sequence[Any]) -> str:
+    """Return names for an error, at most eight, on one line."""
+    return ", ".join(repr(printable(str(name)[:40])) for name in names[:8]) + ", ..." * (len(names) > 8)
 
 
 def _own_steps(entries: Sequence[Entry], path: Path, num_steps: StepCount | str | None) -> list[Entry]:
     """Return entries with their own steps. Raises InputError where num_steps rises and nobody says what it counts."""
     counts = [entry.num_steps for entry in entries]
     if num_steps is None:
-        if counts and counts[0] < counts[-1] and all(one <= two for one, two in pairwise(counts)):
+        if any(one < two for one, two in pairwise(counts)):
             raise InputError(
-                f"{path}: num_steps rises from row to row, up to {counts[-1]}: say whether it has the steps of each "
+                f"{path}: num_steps rises from row to row, up to {max(counts)}: say whether it has the steps of each "
                 f"row ({sum(counts)} together), --num-steps per_row, or all so far, --num-steps cumulative"
             )
         return list(entries)
@@ -415,7 +432,7 @@ def _own_steps(entries: Sequence[Entry], path: Path, num_steps: StepCount | str 
     if counted is StepCount.PER_ROW:
         return list(entries)
     if any(one > two for one, two in pairwise(counts)):
-        raise InputError(f"{path}: num_steps falls, so it is not cumulative")
+        raise InputError(f"{path}: num_steps falls, so it is not cumulative: write the steps of each row")
     return [
         entry._replace(num_steps=two - one) for entry, (one, two) in zip(entries, pairwise([0, *counts]), strict=True)
     ]
@@ -475,7 +492,10 @@ def claims_of(content: Any, path: Path) -> list[Claim]:
     Raises InputError naming the file, the claim and the field.
     """
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise InputError(f'{path} is no file of claims: "schema" should be "{SCHEMA}"')
+        raise InputError(
+            f'{path} is no file of claims, whose "schema" should be "{SCHEMA}", and no log: as JSON a log is '
+            f'{{"history": [[{", ".join(_COLUMNS)}], ...]}}{_keys_in(content)}'
+        )
     entries = content.get("claims")
     if set(content) != {"schema", "claims"} or not isinstance(entries, list) or not entries:
         raise InputError(f'{path} should hold "schema" and "claims", a list of one claim or more, and nothing else')

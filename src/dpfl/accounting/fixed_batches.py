@@ -11,8 +11,11 @@ At most, under replace_one and so under zero_out, where the new record is a zero
 without by exchanging k of its slots, which moves the sum by at most 2k. By the advanced joint convexity of
 balle2018, Theorems 9 and 10, a step's profile is at most
 sum_k>0 w_k theta(ln(1 + (e^eps - 1)/p), 2k/sigma), in both orders.
-Under add_or_remove that coupling makes the first pair above dominate: exact. Without replacement it is the pair of
-Poisson sampling at rate B/n and noise sigma/2.
+Under add_or_remove that coupling makes the first pair above dominate: exact. Given the slots without the record, and so
+the centre of Q, P is a mixture of Gaussians whose centres v_k, for k uses, are at most 2k away. Its likelihood ratio
+sum_k w_k L_k is a sum of log-normal variables of fixed weights. It is largest in convex order if all v_k have one
+direction (comonotone) and the length 2k, and both orders of the profile are expectations of convex functions of it.
+Without replacement the pair is that of Poisson sampling at rate B/n and noise sigma/2.
 """
 
 from __future__ import annotations
@@ -60,10 +63,8 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
     Uses of a share of at most _RARE count as the most uses, which spend more.
     Source: balle2018, Theorems 9 and 10, with the coupling derived in the module.
     """
-    rate, last = float(np.sum(weights[1:])) + beyond, weights.size - 1
-    rare = int(np.argmax(np.cumsum(weights[::-1])[::-1] <= _RARE * rate)) or last
-    shares = np.append(weights[1:rare], np.sum(weights[rare:]))
-    mus = 2 * np.append(np.arange(1, rare), last) / noise_multiplier
+    rate, (shares, counts) = float(np.sum(weights[1:])) + beyond, _frequent(weights, beyond)
+    mus = 2 * counts / noise_multiplier
 
     def profile(loss: Array) -> Array:
         inner = amplified_epsilon(loss, rate)
@@ -71,6 +72,57 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
         return found * (1 + _THETA_ERROR) + beyond
 
     return _law_of_profile(profile, steps, delta, 2 * beyond)
+
+
+def _frequent(weights: Array, beyond: float) -> tuple[Array, Array]:
+    """Return the chances of 1, 2, ... uses and these counts; a share of at most _RARE counts as the most uses."""
+    last = weights.size - 1
+    rare = int(np.argmax(np.cumsum(weights[::-1])[::-1] <= _RARE * (float(np.sum(weights[1:])) + beyond))) or last
+    return np.append(weights[1:rare], np.sum(weights[rare:])), np.append(np.arange(1, rare), last)
+
+
+def pair_laws_above(
+    noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float
+) -> tuple[GridLaw, GridLaw]:
+    """Return laws, both orders, above the loss of one step under add_or_remove: the first pair of the module, exactly.
+
+    Arguments and rare uses as in `law_above`. At the threshold z of the loss x the profile is the sum over k of w_k
+    times that of N(2k/sigma, 1) at its own loss at z, so no digits are lost.
+    Source: derived in the module.
+    """
+    shares, counts = _frequent(weights, beyond)
+    mus = 2 * counts / noise_multiplier
+    little = 1e-4 * delta / steps
+    reach = math.sqrt(-2 * math.log(little)) + 1
+    z = np.linspace(-reach, float(mus[-1]) + reach, _CELLS)
+
+    def excess(z: Array) -> tuple[Array, Array]:
+        """Return P's density over Q's less 1 at z, and its derivative."""
+        ratio, slope = np.full(z.shape, -beyond), np.zeros(z.shape)
+        for share, mu in zip(shares, mus, strict=True):
+            ratio += share * np.expm1(mu * (z - mu / 2))
+            slope += share * mu * np.exp(mu * (z - mu / 2))
+        return ratio, slope
+
+    ratio = excess(z)[0]
+    loss, q = np.log1p(ratio), np.exp(-(z**2) / 2) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
+    variance = float(np.sum((2 + ratio) * q * loss**2)) / 2
+    last = int(np.argmax(sum(share * ndtr(mu - z) for share, mu in zip(shares, mus, strict=True)) <= little)) or -1
+    grid = grid_between(max(-float(loss[0]), 0.0), max(float(loss[last]), 0.0), variance, steps, _CELLS)
+    wanted = np.expm1(grid.losses)
+    at = np.interp(wanted, ratio, z)
+    for _ in range(4):  # Newton's steps, each within the cell of the table
+        found, slope = excess(at)
+        cell = np.clip(np.searchsorted(ratio, wanted), 1, z.size - 1)
+        at = np.clip(at - (found - wanted) / np.maximum(slope, 1e-300), z[cell - 1], z[cell])
+    calls = grid.losses >= 0
+    at += np.where(calls, -1, 1) * 1e-13 * (1 + np.abs(at))  # on the side where the profile is more
+    values = np.where(calls, beyond, 0.0)
+    for share, mu in zip(shares, mus, strict=True):
+        own = mu * (at - mu / 2)  # a put is a call less 1 - e^own, and e^own times the call at -own
+        parity = np.maximum(np.where(calls, -1, 1) * np.expm1(own), 0.0)
+        values += share * (np.exp(np.minimum(own, 0.0)) * theta(np.abs(own), mu) + parity) * (1 + _THETA_ERROR)
+    return from_points(grid, values)
 
 
 def _law_of_profile(profile: Callable[[Array], Array], steps: int, delta: float, floor: float) -> GridLaw:

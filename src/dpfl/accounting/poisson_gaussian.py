@@ -137,14 +137,22 @@ class Step:
     def _gain(self, x: Array) -> Array:
         """Return ln(1 - q + q e^(a x - a^2/2))."""
         power = self.shift * x - self.shift**2 / 2
-        near = np.log1p(self.rate * np.expm1(np.minimum(power, 30.0))) if self.rate < 1 else power
+        if self.rate == 1:
+            return power
+        near = np.log1p(self.rate * np.expm1(np.minimum(power, 30.0)))
+        if self.rate > 0.5:  # 1 - q + q e^power is small, and as a sum keeps its digits
+            near = np.where(power < -1, np.log(1 - self.rate + self.rate * np.exp(np.minimum(power, -1.0))), near)
         far = math.log(self.rate) + power + np.log1p((1 - self.rate) / self.rate * np.exp(-np.maximum(power, 30.0)))
         return np.where(power > 30, far, near)
 
     def _ungain(self, gain: Array) -> Array:
         """Return the inverse of `_gain`; -inf below its range."""
+        if self.rate == 1:
+            return gain / self.shift + self.shift / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             small = np.log1p(np.maximum(np.expm1(np.minimum(gain, 1.0)) / self.rate, -1.0))
+            least = np.log(np.maximum(np.exp(np.minimum(gain, -1.0)) - (1 - self.rate), 0.0)) - math.log(self.rate)
+            small = np.where(gain < -1, least, small)  # e^gain has more digits than e^gain - 1
             large = gain - math.log(self.rate) + np.log1p(-(1 - self.rate) * np.exp(-np.maximum(gain, 1.0)))
         return np.where(gain < 1, small, large) / self.shift + self.shift / 2
 

@@ -41,6 +41,9 @@ _ROUGH_CELLS = 20_000  # of a law by which tilt and grid are chosen
 _LARGEST_LOSS = 650.0
 _LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
 _LARGEST_MU = 1e100
+_HOPELESS = 1.3
+"""Times the epsilon of two moves that a rough law of a replaced ball has, from which on a fine law is not less: where
+little noise meets many bins, its grid is too coarse for the sum."""
 SHARES = (0.02, 0.3, 0.7, 0.98)
 """Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 
@@ -373,9 +376,11 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
         if self.loss_is_beyond_floats():
             return plain
-        epsilon = epsilon_above([(self._law_above(), self.run.steps)], self.run.delta)
-        by = "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"
-        return min(EpsilonBound(epsilon, by), plain)
+        laws = self._laws_above()
+        epsilon = max(epsilon_above([(law, self.run.steps)], self.run.delta) for law in laws[: 1 + self._has_pair])
+        by = "of the pair: others -C, the record +C or another -C"
+        by = by if self._has_pair else "of amplification by subsampling (Balle et al. 2018)"
+        return min(EpsilonBound(epsilon, f"pessimistic PLD {by}"), plain)
 
     def lower(self) -> EpsilonBound:
         once = accountant(self.counted_once())
@@ -402,8 +407,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         return replace(self.run, sampler=Poisson(rate), noise_multiplier=noise, neighbouring=relation)
 
     def above(self) -> PhaseSource:
-        law = self._law_above()
-        return law_source((law, law), self.run.steps)
+        return law_source(self._laws_above(), self.run.steps)
 
     def below(self) -> PhaseSource | None:
         run, (weights, beyond) = self.run, self.uses()
@@ -418,8 +422,17 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
             return _steps(1 / once.run.noise_multiplier, once.expected_uses, run.steps)
         return law_source(laws, run.steps)
 
-    def _law_above(self) -> GridLaw:
-        return fixed_batches.law_above(self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta)
+    @property
+    def _has_pair(self) -> bool:
+        """Whether a pair that occurs dominates each step: else one law holds for both orders."""
+        return self.run.neighbouring is Neighbouring.ADD_OR_REMOVE
+
+    def _laws_above(self) -> tuple[GridLaw, GridLaw]:
+        question = self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta
+        if self._has_pair:
+            return fixed_batches.pair_laws_above(*question)
+        law = fixed_batches.law_above(*question)
+        return law, law
 
 
 @accounts_for(WithReplacement)
@@ -607,7 +620,9 @@ class _BallsInBins(_Epochs[BallsInBins]):
             return min(EpsilonBound(max(epsilon_above(remove, delta), epsilon_above(add, delta)), by), plain)
         epsilon = in_two_moves(partial(epsilon_above, remove), partial(epsilon_above, add), delta)
         moved = EpsilonBound(epsilon, f"a removal, then an addition: {by}")
-        replaced = epsilon_above([(self._replaced_law(rough=rough), self.begun_epochs)], delta)
+        replaced = epsilon_above([(self._replaced_law(rough=True), self.begun_epochs)], delta)
+        if not rough and replaced < _HOPELESS * moved.epsilon:
+            replaced = epsilon_above([(self._replaced_law(), self.begun_epochs)], delta)
         by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against mean N(-e_t, sigma^2 I)"
         return min(EpsilonBound(replaced, by), moved, plain)
 

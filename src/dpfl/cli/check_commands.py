@@ -97,7 +97,7 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
         for key, inner in content.items():
             if isinstance(inner, dict) and "history" in inner:
                 raise InputError(f"{file} has an accountant's state within {printable(key)!r}: {_STATE_AS_JSON}")
-    if {**options, **counts}:
+    if isinstance(content, dict) and "schema" in content and (options or counts):
         raise InputError(
             f"{file} is no log: its claims say all themselves; leave out --{_option(min({**options, **counts}))}"
         )

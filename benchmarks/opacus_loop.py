@@ -260,7 +260,7 @@ def compared(loop: pd.DataFrame, pipeline: pd.DataFrame) -> list[dict[str, objec
     pipeline = pipeline[(pipeline[list(READING)] == list(READING.values())).all(axis=1)].drop_duplicates(names)
     lines = []
     for key, runs in loop.groupby(keys):
-        ours = pipeline.loc[(pipeline[keys] == key).all(axis=1), "accuracy_pct"].to_numpy()
+        ours = pipeline.loc[(pipeline[keys] == list(key)).all(axis=1), "accuracy_pct"].to_numpy()
         theirs = runs["accuracy_pct"].to_numpy()
         line = dict(zip(keys, key, strict=True)) | {"loop": theirs.tolist(), "pipeline": ours.tolist(), "agree": None}
         if min(len(theirs), len(ours)) > 0 and len(theirs) + len(ours) > 2:

@@ -432,8 +432,8 @@ def open_message(cells: pd.DataFrame) -> str:
         best, columns = decision.best, len(decision.explained[decision.best])
         chosen = "" if decision.chosen else ", too few to choose it"
         texts.append(
-            f"{data_name(dataset)}: {best} is nearest (median {decision.medians_pct[best]:.1f} points) and explains "
-            f"{columns} of 4 columns{chosen}"
+            f"{data_name(dataset)}: {best} is nearest ({decision.medians_pct[best]:.1f} points) and explains {columns} "
+            f"of 4 columns{chosen}"
         )
     return "; ".join(texts)
 

@@ -70,7 +70,7 @@ def test_the_bound_of_the_family_follows_from_the_evidence_but_for_broken_runs(t
         assert found[0] == family_epsilon(each, FixedBatches(10, 118), **run)
         assert least * proven < found[0] < proven and math.isnan(found[1])
     body = canaries_page(table).body
-    cells = body["ε at least (95 %; Gaussian noise, sampler as stated)"].tolist()
+    cells = body["ε at least (95 %; audit, Gaussian noise, sampler as stated)"].tolist()
     assert cells == [
         f"{table['chosen_lower_bound'][0]:.3g} ({100 * table['chosen_lower_bound'][0] / proven:.0f} %)",
         "–",

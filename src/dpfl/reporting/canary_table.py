@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "canaries"
 _FAMILY = "Gaussian noise, sampler as stated"
+"""What bounds from evidence of steps assume (dpfl.attacks.noise_family)."""
 _BOUNDS = {
     "epsilon_lower_bound": "no assumption",
-    "chosen_lower_bound": _FAMILY,
-    "hostile_lower_bound": f"{_FAMILY}; real model, hostile mates",
+    "chosen_lower_bound": f"audit, {_FAMILY}",
+    "hostile_lower_bound": f"audit of the real model, hostile mates, {_FAMILY}",
     "one_run_lower_bound": "one run, no assumption",
-    "one_run_family_lower_bound": f"one run; {_FAMILY}",
+    "one_run_family_lower_bound": f"audit of one run, {_FAMILY}",
 }
 """Column of each lower bound, and what it assumes."""
 _EVIDENCE = {"chosen": "chosen_lower_bound", "hostile": "hostile_lower_bound", "one_run": "one_run_family_lower_bound"}
@@ -110,10 +111,9 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
         "share of the ε stated. All bounds are for an observer of every step. Those without a further word come from "
         "many trainings with and without the record, on gradients that the attacker chooses.",
         "ε stated: proven if every record's gradient is clipped. Runs that are known to be broken state a false one.",
-        "Gaussian noise, sampler as stated: an audit, which reads what steps drew the record. It measures the noise, "
-        "and how far the record moves a step; how often it is drawn comes from the statement (Nasr et al. 2023, "
-        "section 5). Runs that draw more often or repeat their noise pass it. Runs that are known to be broken have no "
-        "such bound.",
+        "Audit: it reads which steps drew the record, which no attacker sees. It measures the noise, and how far the "
+        "record moves a step; how often it is drawn comes from the statement (after Nasr et al. 2023, section 5). Runs "
+        "that draw more often or repeat their noise pass it. Runs that are known to be broken have no such bound.",
         *(
             ["Real model, hostile mates: the network itself, on copies of one image with two labels."]
             if "hostile_lower_bound" in shown

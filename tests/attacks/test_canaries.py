@@ -79,12 +79,12 @@ def test_a_row_names_the_batch_that_was_drawn_and_the_privacy_claimed(diabetes):
     assert runs["experiment"].item() == "canaries" and runs["stand_in_for"].item() == "insurance"
 
 
-def shares(runs, sampler):
+def shares(runs, sampler, confidence=0.95):
     """Of every run and kind of evidence, the share of the stated epsilon that it shows."""
     found = []
     for run in runs.to_dict("records"):
         kinds = {name: StepEvidence.read(run, name) for name in ("chosen", "hostile", "one_run")}
-        stated = {"steps": run["privacy_steps"], "delta": run["privacy_delta"]}
+        stated = {"steps": run["privacy_steps"], "delta": run["privacy_delta"], "confidence": confidence}
         found.append({
             name: family_epsilon(each, sampler, neighbouring=run["privacy_neighbouring"], **stated)
             / run["claimed_epsilon"]
@@ -94,7 +94,7 @@ def shares(runs, sampler):
 
 
 def test_the_steps_of_messages_show_most_of_what_is_stated_and_no_more(diabetes):
-    # A bound above its claim has probability at most 5 % for each of four.
+    # A bound above its claim has probability at most 5 % for each of four (the seeds are fixed).
     noise, runs = regression(diabetes, epsilons=(5.0,), seeds=(0, 1))
     batch, records = int(noise["batch_size"].item()), int(noise["privacy_records"].item())
     found = shares(runs, FixedBatches(batch, records))
@@ -143,8 +143,10 @@ def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
     noise = canaries.calibrate(job, load_description(toy.arrays))
     runs = canaries.train(job, toy, noise, None, lambda done, total: None)
     assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
-    found = shares(runs[:2], Poisson(runs["privacy_sample_rate"].iloc[0]))
-    assert found.shape == (2, 3) and ((found > 0.3) & (found < 1)).all(axis=None)
+    drawn = Poisson(runs["privacy_sample_rate"].iloc[0])
+    found = shares(runs[:2], drawn)
+    assert found.shape == (2, 3) and (found.iloc[1] > 0.2).all()
+    assert (shares(runs[:2], drawn, confidence=1 - 1e-6) < 1).all(axis=None)  # false alarm: six times 1e-6
     assert runs["right_guesses"].is_monotonic_increasing and runs["right_guesses"].iloc[-1] == runs["guesses"].iloc[-1]
 
 

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.accounting import gaussian_dp
+from dpfl.accounting import FixedBatches, Poisson, gaussian_dp
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks import canaries
-from dpfl.attacks.canaries import CanaryGradients, ClientRun, image_scores
+from dpfl.attacks.canaries import CanaryGradients, image_scores
+from dpfl.attacks.hostile_mates import ClientRun
+from dpfl.attacks.noise_family import StepEvidence, family_epsilon
 from dpfl.attacks.one_run import coins
 from dpfl.catalog import load
 from dpfl.data.arrays import build_arrays
@@ -77,6 +79,28 @@ def test_a_row_names_the_batch_that_was_drawn_and_the_privacy_claimed(diabetes):
     assert runs["experiment"].item() == "canaries" and runs["stand_in_for"].item() == "insurance"
 
 
+def shares(runs, sampler, confidence=0.95):
+    """Of every run and kind of evidence, the share of the stated epsilon that it shows."""
+    found = []
+    for run in runs.to_dict("records"):
+        kinds = {name: StepEvidence.read(run, name) for name in ("chosen", "hostile", "one_run")}
+        stated = {"steps": run["privacy_steps"], "delta": run["privacy_delta"], "confidence": confidence}
+        found.append({
+            name: family_epsilon(each, sampler, neighbouring=run["privacy_neighbouring"], **stated)
+            / run["claimed_epsilon"]
+            for name, each in kinds.items() if each
+        })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def test_the_steps_of_messages_show_most_of_what_is_stated_and_no_more(diabetes):
+    # A bound above its claim has probability at most 5 % for each of four (the seeds are fixed).
+    noise, runs = regression(diabetes, epsilons=(5.0,), seeds=(0, 1))
+    batch, records = int(noise["batch_size"].item()), int(noise["privacy_records"].item())
+    found = shares(runs, FixedBatches(batch, records))
+    assert found["chosen"].between(0.85, 1).all() and found["one_run"].between(0.3, 1).all() and len(found.columns) == 2
+
+
 @pytest.mark.parametrize(
     ("settings", "word"),
     [({"canaries": 600}, "canaries"), ({"clients": 1, "participating": 1, "canaries": 400}, "canaries")],
@@ -119,6 +143,10 @@ def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
     noise = canaries.calibrate(job, load_description(toy.arrays))
     runs = canaries.train(job, toy, noise, None, lambda done, total: None)
     assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
+    drawn = Poisson(runs["privacy_sample_rate"].iloc[0])
+    found = shares(runs[:2], drawn)
+    assert found.shape == (2, 3) and (found.iloc[1] > 0.2).all()
+    assert (shares(runs[:2], drawn, confidence=1 - 1e-6) < 1).all(axis=None)  # false alarm: six times 1e-6
     assert runs["right_guesses"].is_monotonic_increasing and runs["right_guesses"].iloc[-1] == runs["guesses"].iloc[-1]
 
 
@@ -243,21 +271,32 @@ def run(noise, **changes):
     return ClientRun(**given | changes)
 
 
-def test_without_noise_and_momentum_a_score_is_the_number_of_steps_times_step_and_clip_norm():
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_without_noise_every_draw_of_a_canary_shows_as_one_clip_norm(momentum):
     included = np.array([1, 0, 1, 0, 1])
     inputs, labels = torch.randn(7, FEATURES), torch.randint(0, CLASSES, (7,))
-    scores = image_scores(run((0.0, 0.0)), model(), inputs, labels, CLASSES, included)
-    # 12 records in two batches of 6: each is in one a epoch, and a step is 0.25 * 2 / 6.
-    np.testing.assert_allclose(scores, np.tile(included * 2 * 0.25 * 2.0 / 6, (2, 1)), atol=1e-6)
+    scores, evidence = image_scores(
+        run((0.0, 0.0), momentum=momentum), model(), inputs, labels, CLASSES, included
+    )  # fmt: skip
+    # 12 records in two batches of 6: each is in one an epoch, of two.
+    for each in evidence:
+        assert (each.draws, each.values, each.squares) == (6, 2 * 4, 0.0) and each.total == pytest.approx(6, rel=1e-5)
+    assert scores.shape == (2, 5) and ((scores > 0) == included.astype(bool)).all()
 
 
 def test_noise_hides_canaries_by_its_size():
     bits = coins(0, 200)
     inputs, labels = torch.zeros(10, FEATURES), torch.zeros(10, dtype=torch.int64)
-    scores = image_scores(run((0.3, 30.0), batch_size=210, epochs=1), model(), inputs, labels, CLASSES, bits)
-    far, near = (own[bits == 1].mean() - own[bits == 0].mean() for own in scores / 0.25 * 210 / 2)
-    # Differences of two means of about 100 normal scores: 1 +- 0.3/sqrt(50), 1 +- 30/sqrt(50); six deviations.
-    assert abs(far - 1) < 6 * 0.3 / math.sqrt(50) and abs(near - 1) < 6 * 30 / math.sqrt(50)
+    noises = (0.3, 30.0)
+    given = run(noises, batch_size=210, epochs=1)
+    scores, evidence = image_scores(given, model(), inputs, labels, CLASSES, bits)
+    for own, each, noise in zip(scores, evidence, noises, strict=True):
+        # One full batch: a score is (x - 1/2)/noise^2. Differences of two means of about 100 normal numbers, and a
+        # mean of as many; six deviations.
+        difference = (own[bits == 1].mean() - own[bits == 0].mean()) * noise**2
+        assert abs(difference - 1) < 6 * noise / math.sqrt(50)
+        assert abs(each.total / each.draws - 1) < 6 * noise / math.sqrt(each.draws)
+        assert each.squares / each.values == pytest.approx(noise**2, rel=6 * math.sqrt(2 / each.values))
 
 
 def test_coins_are_fair_and_addressed():

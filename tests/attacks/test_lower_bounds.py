@@ -17,11 +17,9 @@ from dpfl.attacks.lower_bounds import (
     energy,
     epoch_maxima,
     epsilon_lower_bound,
-    gaussian_fit_mu,
     log_likelihood_excess,
     log_likelihood_ratio,
     mu_lower_bound,
-    refuted_noise,
     repeated_batch,
     repeated_batches,
     repeated_noise,
@@ -66,30 +64,14 @@ def test_randomised_response_is_refuted_no_oftener_than_stated(epsilon):
 
 
 def test_gaussian_bounds_cover_as_stated_and_are_tight():
-    # 500 attacks at 90 %: the fit is exact, so 50 +- 4 * sqrt(500 * 0.09) exceed the truth (false alarm 1e-4).
+    # 2000 attacks at 90 %: Clopper and Pearson's bounds are wrong at most that often, each for itself.
     draw, mu = np.random.default_rng(1), 1.3
-    worlds = ((mu + draw.standard_normal(60), draw.standard_normal(40)) for _ in range(500))
-    fits = [gaussian_fit_mu(*pair, confidence=0.9) for pair in worlds]
-    assert abs((np.array(fits) > mu).sum() - 50) < 27
     inside, outside = (draw.binomial(400, norm.sf(0.65 - shift), 2000) for shift in (mu, 0))
     counted = [
         mu_lower_bound(TestErrors(int(t), 400, int(f), 400), confidence=0.9)
         for t, f in zip(inside, outside, strict=True)
     ]
-    assert (np.array(counted) > mu).mean() < 0.1
-    assert np.median(fits) > 0.7 * mu and np.median(counted) > 0.7 * mu
-
-
-def test_the_noise_that_is_refuted_is_the_gaussian_mechanism_s():
-    # One full-batch step with noise s is 1/s-GDP, so the counted mu gives the noise in closed form.
-    errors = TestErrors(5000, 10_000, 700, 10_000)
-
-    def claims_at(noise):
-        deltas = np.geomspace(1e-6, 0.5, 400)
-        return tuple(zip(gaussian_dp.epsilon(deltas, 1 / noise).tolist(), deltas.tolist(), strict=True))
-
-    assert refuted_noise(errors, claims_at, least=0.1, most=10) == pytest.approx(1 / mu_lower_bound(errors), rel=3e-3)
-    assert refuted_noise(TestErrors(50, 100, 50, 100), claims_at, least=0.1, most=10) == math.inf
+    assert (np.array(counted) > mu).mean() < 0.1 and np.median(counted) > 0.7 * mu
 
 
 @pytest.mark.parametrize("wrong", [{"true_positives": 11}, {"false_positives": -1}, {"negatives": 0}])
@@ -103,8 +85,6 @@ def test_arguments_are_named():
     for call, word in (
         (lambda: epsilon_lower_bound(errors, delta=1.0), "delta"),
         (lambda: epsilon_lower_bound(errors, delta=0.0, confidence=1.0), "confidence"),
-        (lambda: gaussian_fit_mu([1.0], [1.0, 2.0]), "scores_in"),
-        (lambda: refuted_noise(errors, lambda noise: ((0, 0),), least=2, most=1), "most"),
     ):
         with pytest.raises(ValueError, match=word):
             call()

@@ -45,8 +45,11 @@ def test_the_law_of_a_message_is_the_mixture_s(drawn):
 def test_messages_without_noise_tell_every_coin_that_was_drawn(clipping):
     included = np.array([1, 0, 1, 1, 0, 0])
     message = MessageRun(3, 10, Sampling.FIXED, clipping, 2.0, (0.0,), 1)
-    scores = message_scores(message, np.ones((4, 3)), np.ones(4), included)
+    scores, [evidence] = message_scores(message, np.ones((4, 3)), np.ones(4), included)
     assert ((scores[0] > 0) == included.astype(bool)).all()
+    assert (evidence.draws, evidence.values) == (18, 0)  # batches of all 10 records
+    if clipping is Clipping.RECORD:
+        assert evidence.total == pytest.approx(18)
 
 
 @pytest.mark.parametrize(("clipping", "share"), [(Clipping.RECORD, 1 / 500), (Clipping.MEAN, 1 / math.sqrt(500))])
@@ -58,7 +61,7 @@ def test_scores_of_canaries_that_are_always_in_are_normal(clipping, share):
     included = np.arange(500) % 2
     noise = (0.004, 0.05)
     run = MessageRun(3, 500, Sampling.FULL, clipping, 2.0, noise, 4)
-    scores = message_scores(run, np.zeros((0, 1)), np.zeros(0), included)
+    scores, _ = message_scores(run, np.zeros((0, 1)), np.zeros(0), included)
     for own, std in zip(scores, noise, strict=True):
         s = share * 2.0 / std
         for coin, sign in ((1, 1), (0, -1)):
@@ -73,7 +76,7 @@ def test_a_canary_that_is_drawn_now_and_then_scores_by_how_often():
     """
     included = np.arange(396) % 2
     run = MessageRun(20, 10, Sampling.FIXED, Clipping.RECORD, 2.0, (0.01,), 2)
-    [scores] = message_scores(run, np.ones((4, 2)), np.zeros(4), included)
+    [scores], [evidence] = message_scores(run, np.ones((4, 2)), np.zeros(4), included)
     s = 2.0 / 10 / 0.01
     each = s**2 / 2 + math.log(1 / 40) - math.log(39 / 40)  # against the other coin, which has to be no draw at all
     uses = np.abs(scores) / each
@@ -81,6 +84,10 @@ def test_a_canary_that_is_drawn_now_and_then_scores_by_how_often():
     assert np.abs(uses - whole).max() < 6 * math.sqrt(20) * s / each
     assert (np.sign(scores)[whole > 0] == (2 * included - 1)[whole > 0]).all()
     seen, chance = int((whole == 0).sum()), binom.pmf(0, 20, 1 / 40)
+    assert evidence.draws == whole.sum() and evidence.values == 20 * 396 - evidence.draws
+    far = norm.isf(FALSE_ALARM)
+    assert abs(evidence.total / evidence.draws - 1) < far / s / math.sqrt(evidence.draws)
+    assert abs(evidence.squares * s**2 - evidence.values) < far * math.sqrt(2 * evidence.values)
     # Canaries exclude each other in a batch: counts vary less than independent ones.
     assert abs(seen - 396 * chance) < norm.isf(FALSE_ALARM / 2) * math.sqrt(396 * chance * (1 - chance))
 
@@ -153,7 +160,7 @@ def test_messages_have_the_law_that_the_statement_assumes(network):
     run = setting(network)
     law = chosen_law(run, RECORDS)
     assert law.shifts == (2.0, 0.0) and law.noise_multiplier == 1.5
-    seen = chosen_observations(run, RECORDS, TRIALS)
+    seen, _ = chosen_observations(run, RECORDS, TRIALS)
     assert seen.shape == (2, TRIALS, 1, ROUNDS)
     for world in (0, 1):
         simulated = simulate(law, (4000, 1, ROUNDS), world=world, seed=5)
@@ -161,7 +168,8 @@ def test_messages_have_the_law_that_the_statement_assumes(network):
 
 
 def test_without_noise_an_asynchronous_message_shows_it_too():
-    seen = chosen_observations(setting("interrupted", noise_multiplier=0.0), RECORDS, 40)
+    seen, drawn = chosen_observations(setting("interrupted", noise_multiplier=0.0), RECORDS, 40)
+    assert ((np.round(seen[0]) == 2) == (drawn[0] == 1)).all()
     assert set(np.round(seen[0], 4).ravel()) == {0, 2} and set(np.round(seen[1], 4).ravel()) == {0}
     assert abs((np.round(seen[0]) == 2).mean() - BATCH / RECORDS) < 0.12
 
@@ -170,7 +178,7 @@ def test_batch_normalisation_shows_the_record_by_more_than_its_own_gradient():
     run = setting(normalise=partial(normalised, axis=0))
     p, q = chosen_law(run, RECORDS).shifts
     assert p == pytest.approx(-q, rel=1e-5) and abs(p - q) > 2.5
-    quiet = chosen_observations(replace(run, noise_multiplier=0.0), RECORDS, 40)
+    quiet, _ = chosen_observations(replace(run, noise_multiplier=0.0), RECORDS, 40)
     assert set(np.round(quiet[0], 3).ravel()) == {0, np.float64(np.round(p, 3))}
 
 
@@ -187,7 +195,7 @@ def test_a_client_that_keeps_its_sum_for_the_next_round_is_told_from_one_that_do
 
         monkeypatch.setattr(async_sgd._Executor, "end_round", end_round)
     run = setting("interrupted")
-    seen = chosen_observations(run, RECORDS, TRIALS)
+    seen, _ = chosen_observations(run, RECORDS, TRIALS)
     law = chosen_law(run, RECORDS)
     simulated = simulate(law, (4000, 1, ROUNDS), world=0, seed=5)
     p_value = ks_2samp(*(log_likelihood_ratio(each, law) for each in (seen[0], simulated))).pvalue
@@ -201,6 +209,14 @@ def test_canaries_are_guessed_without_noise_and_not_through_it(noise_multiplier,
     included = coins(0, 80)
     run = replace(setting("interrupted", noise_multiplier), batch_size=20, rounds=12)
     shares = np.split(np.arange(120), 3)
-    scores = canary_scores(run, inputs, labels, shares, included, 3)
+    scores, evidence = canary_scores(run, inputs, labels, shares, included, 3)
     assert scores.shape == (80,)
+    # 12 rounds of 3 clients draw 20 of 40 records each, of which the canaries are two thirds.
+    assert evidence.draws + evidence.values == 12 * 80 and abs(evidence.draws - 480) < 90
+    if noise_multiplier == 0:
+        assert 0.95 * evidence.draws < evidence.total <= evidence.draws and evidence.squares < 1e-9
+    else:
+        # The record's pull is a hundredth of the noise.
+        variance = evidence.squares / evidence.values
+        assert variance == pytest.approx(noise_multiplier**2, rel=norm.isf(FALSE_ALARM) * math.sqrt(2 / 480))
     assert least <= right_guesses(scores, included, 40) <= most

@@ -1,51 +1,119 @@
-"""The bound that knows the mechanism but for its noise: a closed form, simulated attacks, and what it must not say."""
+"""The bound that measures noise and reach: closed forms, coverage, planted faults, and those that it cannot see."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
+from scipy.stats import binom, chi2, norm
 
-from dpfl.accounting import FixedBatches, FullBatch, Poisson, gaussian_dp, guarantee
-from dpfl.attacks.lower_bounds import TestErrors
-from dpfl.attacks.noise_family import family_epsilon
+from dpfl.accounting import FixedBatches, Poisson, gaussian_dp, guarantee
+from dpfl.attacks.noise_family import StepEvidence, family_epsilon, reach_lower_bound
+from dpfl.attacks.planted_faults import planted_faults, poisson_claim
 
-
-@pytest.mark.parametrize(("right", "wrong"), [(600, 200), (900, 30), (160, 90)])
-def test_full_batches_have_a_closed_form(right, wrong):
-    """A Gaussian curve through the point of the rates: mu is the difference of their quantiles."""
-    errors = TestErrors(right, 1000, wrong, 1000)
-    found, false = errors.rates(0.95)
-    mu = float(ndtri(found) - ndtri(false))
-    run = {"noise_multiplier": 5.0, "steps": 9, "delta": 1e-5, "neighbouring": "zero_out"}
-    exact = float(gaussian_dp.epsilon(1e-5, mu))
-    assert exact * 0.985 <= family_epsilon(errors, FullBatch(), **run) <= exact * (1 + 1e-9)
+FALSE_ALARM = 1e-6
+"""Chance that correct code fails one of the statistical tests below (their seeds are fixed)."""
 
 
-def _attack(rate: float, noise: float, steps: int, trials: int, seed: int) -> TestErrors:
-    """Poisson samples, the record +1 or nothing: the log likelihood ratio, at a threshold from other trainings."""
-    generator = np.random.default_rng(seed)
-
-    def scores(world: int) -> np.ndarray:
-        seen = generator.normal(0, noise, (trials, steps)) + world * (generator.random((trials, steps)) < rate)
-        return np.log1p(rate * np.expm1(seen / noise**2 - 1 / (2 * noise**2))).sum(axis=1)
-
-    threshold = float(np.quantile(scores(0), 0.98))
-    return TestErrors(int((scores(1) >= threshold).sum()), trials, int((scores(0) >= threshold).sum()), trials)
-
-
-def test_most_of_the_epsilon_is_reached_and_never_more():
-    """100,000 trainings reach over nine tenths; a bound above the truth is a false alarm once in twenty such tests."""
-    run = {"steps": 40, "delta": 1e-5, "neighbouring": "zero_out"}
-    truth = guarantee(Poisson(0.1), noise_multiplier=1.5, **run).upper
-    found = family_epsilon(_attack(0.1, 1.5, 40, 100_000, 5), Poisson(0.1), noise_multiplier=1.5, **run)
-    assert 0.9 * truth < found < truth
-    few = family_epsilon(_attack(0.1, 1.5, 40, 1_000, 5), Poisson(0.1), noise_multiplier=1.5, **run)
-    assert 0 < few < found
+@pytest.mark.parametrize("shift", [1.0, 2.0])
+def test_full_batches_have_a_closed_form(shift):
+    """25 full batches that a record moves by `reach` deviations are Gaussian-DP with 5 times that."""
+    evidence = StepEvidence(shift, 400, 400 * shift, 10_000, 10_000 * 9.0)
+    noise = math.sqrt(9.0 * 10_000 / chi2.isf(1 - 0.005, 10_000))
+    reach = shift / noise - norm.isf(0.045) / 20
+    assert reach_lower_bound(evidence) == pytest.approx(reach, rel=1e-9)
+    run = {"steps": 25, "delta": 1e-5, "neighbouring": "zero_out"}
+    exact = float(gaussian_dp.epsilon(1e-5, 5 * reach / shift))
+    assert family_epsilon(evidence, Poisson(1.0), **run) == pytest.approx(exact, rel=1e-3)
 
 
-def test_counts_that_show_nothing_give_nothing():
-    run = {"noise_multiplier": 2.0, "steps": 10, "delta": 1e-5, "neighbouring": "replace_one"}
-    for errors in (TestErrors(50, 100, 50, 100), TestErrors(0, 100, 0, 100), TestErrors(100, 100, 100, 100)):
-        assert family_epsilon(errors, FixedBatches(5, 50), **run) == 0.0
-    assert math.isfinite(family_epsilon(TestErrors(1000, 1000, 0, 1000), FixedBatches(5, 50), **run))
+def evidence(draw, *, reach=1.0, noise=2.0, draws=60, values=200, shift=1.0, differ=False):
+    """Evidence of a run of the family, with the record's reach in clip norms, or any reach below that."""
+    reaches = reach * draw.random(draws) if differ else np.full(draws, reach)
+    seen = reaches + noise * draw.standard_normal(draws)
+    return StepEvidence(shift, draws, float(seen.sum()), values, noise**2 * draw.chisquare(values))
+
+
+@pytest.mark.parametrize(
+    ("noise", "values", "differ"), [(0.5, 20_000, False), (2.0, 20_000, False), (0.5, 50, False), (2.0, 20_000, True)]
+)
+def test_the_bound_is_above_the_truth_no_oftener_than_stated(noise, values, differ):
+    """2,000 audits at 90 %. Where the noise is known well, and all reaches are alike, it is above the truth in one of
+    twenty: not far from tight."""
+    draw = np.random.default_rng(3)
+    found = [reach_lower_bound(evidence(draw, noise=noise, values=values, differ=differ), 0.9) for _ in range(2000)]
+    wrong = int((np.array(found) > 1 / noise).sum())
+    assert wrong <= binom.isf(FALSE_ALARM, 2000, 0.1)
+    if values > 1000 and not differ:
+        assert wrong >= binom.ppf(FALSE_ALARM, 2000, 0.05)
+
+
+def test_too_little_noise_is_told_from_enough():
+    """95 %, a record of 60 in batches of 6: noise of 1.5 is stated, 1.2 is added; it is never told from 1.5 itself."""
+    stated = guarantee(FixedBatches(6, 60), noise_multiplier=1.5, steps=30, delta=1e-5, neighbouring="replace_one")
+    run = {"steps": 30, "delta": 1e-5, "neighbouring": "replace_one"}
+    draw = np.random.default_rng(5)
+    for noise, refuted in ((1.5, False), (1.2, True)):
+        shown = evidence(draw, reach=2.0, noise=noise, draws=2000, values=20_000, shift=2.0)
+        assert (family_epsilon(shown, FixedBatches(6, 60), **run) > stated.upper) == refuted
+
+
+def audit(trainer, claim, trials=256):
+    """Evidence of a trainer's steps with the record; a right one without noise shows which steps draw it."""
+    seen = [claim.seen(trainer, trials, world=world, seed=7) for world in (0, 1)]
+    silent = claim.seen(replace(claim, noise_multiplier=0.0).conforming, trials, world=0, seed=7)
+    return StepEvidence.of(seen[0][silent > 0.5], seen[1], claim.pair.shifts[0])
+
+
+def shown(trainer, claim, trials=256):
+    """The bound of the family at 1e-5, and what is claimed there."""
+    drawn = Poisson(claim.sampler.sample_rate)
+    run = {"steps": claim.epochs * claim.sampler.steps_per_epoch, "delta": 1e-5, "neighbouring": claim.neighbouring}
+    found = family_epsilon(audit(trainer, claim, trials), drawn, **run)
+    return found, {delta: epsilon for epsilon, delta in claim.claims}[1e-5]
+
+
+def test_nine_tenths_of_the_proven_epsilon_are_reached_by_1024_trainings_of_the_engine():
+    claim = poisson_claim()
+    found, claimed = shown(claim.conforming, claim, 1024)
+    assert 0.9 * claimed < found < claimed
+
+
+SEEN = {
+    "NoiseHalved", "ClipAfterAveraging", "NoiseOncePerRound", "NoiseOnOneLayer", "LastBatchUnclipped",
+    "ForgottenSensitivity",
+}  # fmt: skip
+"""Faults of the noise and of clipping. Those of the sampler, of repeated noise and of the divisor are no such family's:
+the bound passes them, and the tests that assume nothing find them (test_planted_faults)."""
+
+
+@pytest.mark.parametrize("fault", planted_faults(), ids=lambda fault: fault.kind.__name__)
+def test_faults_of_noise_and_clipping_are_found_and_others_are_not(fault):
+    found, claimed = shown(fault.trainer, fault.claim)
+    assert (found > claimed) == (fault.kind.__name__ in SEEN)
+
+
+def test_what_shows_nothing_gives_nothing_and_what_has_no_noise_everything():
+    run = {"steps": 10, "delta": 1e-5, "neighbouring": "replace_one"}
+    for nothing in ((0, 0.0, 9, 9.0), (9, 9.0, 0, 0.0), (9, -1.0, 9, 9.0), (9, 0.1, 9, 9.0)):
+        assert family_epsilon(StepEvidence(2.0, *nothing), FixedBatches(5, 50), **run) == 0.0
+    assert reach_lower_bound(StepEvidence(2.0, 9, 18.0, 9, 0.0)) == 50.0
+    assert family_epsilon(StepEvidence(2.0, 9, 18.0, 9, 0.0), FixedBatches(5, 50), **run) > 100
+
+
+def test_evidence_adds_up_and_is_read_back_from_a_row():
+    one, other = StepEvidence(1.0, 3, 2.5, 10, 9.0), StepEvidence(1.0, 1, -0.5, 2, 1.0)
+    assert one + other == StepEvidence(1.0, 4, 2.0, 12, 10.0)
+    assert StepEvidence.read({"seed": 1, **one.columns("chosen")}, "chosen") == one
+    assert StepEvidence.read(one.columns("chosen"), "hostile") is None
+    with pytest.raises(ValueError, match="shift"):
+        one + StepEvidence(2.0, 1, 1.0, 1, 1.0)  # pyright: ignore[reportUnusedExpression]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"), [((0.0, 1, 1.0, 1, 1.0), "shift"), ((1.0, -1, 1.0, 1, 1.0), "draws"),
+                        ((1.0, 1, math.nan, 1, 1.0), "total"), ((1.0, 1, 1.0, 1, -1.0), "squares")],
+)  # fmt: skip
+def test_fields_are_named(wrong, word):
+    with pytest.raises(ValueError, match=word):
+        StepEvidence(*wrong)

@@ -9,8 +9,6 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.claimed_training import ClaimedTraining, OracleTraining
 from dpfl.attacks.lower_bounds import (
     best_statistics,
-    gaussian_fit_mu,
-    refuted_noise,
     repeated_noise,
     simulate,
     strongest_test,
@@ -29,14 +27,10 @@ def attack(claim, trials, points, *, simulated=100_000, confidence=0.95):
 
 
 def test_full_batches_reach_seven_tenths_of_the_proven_epsilon():
-    # Without an assumption on the law; by the Gaussian fit, which is exact here, nine tenths at a small delta.
     claim = poisson_claim(batch_size=256, epochs=1, noise_multiplier=2.0)
-    seen, evidence = attack(claim, 2**16, ((0.0, 1e-3),))
+    _, evidence = attack(claim, 2**16, ((0.0, 1e-3),))
     proven = gaussian_dp.epsilon(1e-3, 0.5)
     assert 0.7 * proven < evidence.excess < proven
-    delta, proven = 1e-5, gaussian_dp.epsilon(1e-5, 0.5)
-    scores = (best_statistics(claim.law)["log_likelihood_ratio"](each) for each in seen)
-    assert 0.9 * proven < gaussian_dp.epsilon(delta, gaussian_fit_mu(*scores)) < proven
 
 
 @pytest.mark.parametrize(
@@ -54,19 +48,6 @@ def test_poisson_batches_reach_seven_tenths_of_the_proven_epsilon(neighbouring, 
     proven = {point: epsilon for epsilon, point in claim.claims}[delta]
     _, evidence = attack(claim, 2**16, ((0.0, delta),))
     assert 0.7 * proven < evidence.excess < proven
-
-
-@pytest.mark.slow
-def test_with_the_curve_of_poisson_batches_eight_tenths_are_reached_at_a_small_delta():
-    # The family's free parameter is the noise; its member's epsilon at 1e-5 follows from a test at moderate levels.
-    settings = {"batch_size": 64, "epochs": 1}
-    claim = poisson_claim(noise_multiplier=1.5, **settings)
-    _, evidence = attack(claim, 2**17, claim.claims)
-    noise = refuted_noise(
-        evidence.errors, lambda sigma: poisson_claim(noise_multiplier=sigma, **settings).claims, least=0.75, most=3
-    )
-    (found, delta), (proven, _) = poisson_claim(noise_multiplier=noise, **settings).claims[0], claim.claims[0]
-    assert delta == 1e-5 and 0.8 * proven < found < proven
 
 
 def shuffled(claimed, records=6000, batch_size=64, epochs=20):
@@ -87,10 +68,8 @@ def test_the_poisson_epsilon_of_shuffled_batches_is_refuted():
 def test_the_published_claim_of_shuffled_batches_is_refuted():
     # Claimed: 2.93 by RDP, 2.64 by PLD. The pair's own epsilon is 12.7726 (shared reference values, samplers.json).
     claim = shuffled(2.93)
-    seen, evidence = attack(claim, 2048, claim.claims, simulated=8192)
+    _, evidence = attack(claim, 2048, claim.claims, simulated=8192)
     assert evidence.excess > 0.3
-    scores = (best_statistics(claim.law)[evidence.statistic](each) for each in seen)
-    assert 6 < gaussian_dp.epsilon(1e-5, gaussian_fit_mu(*scores)) < 12.7726
 
 
 class TwoMessages(OracleTraining):

@@ -3,8 +3,7 @@ import math
 import pandas as pd
 
 from dpfl.accounting import FixedBatches, guarantee
-from dpfl.attacks.lower_bounds import TestErrors
-from dpfl.attacks.noise_family import family_epsilon
+from dpfl.attacks.noise_family import StepEvidence, family_epsilon
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.report_page.contents import sections_of
 from dpfl.reporting.results import Results, write_csv
@@ -18,7 +17,7 @@ def runs(**changes):
             "dataset": "diabetes", "stand_in_for": "insurance", "data_note": "", "clients": 3, "noise": "tight",
             "clipping": ["record", "mean", "record"], "epsilon": 1.0, "seed": 0, "status": "finished", "canaries": 90,
             "guesses": 44, "right_guesses": [25, 44, 0], "confidence": 0.95, "epsilon_lower_bound": [0.0, 2.6, 0.0],
-            "gaussian_fit_lower_bound": 0.7, "one_run_lower_bound": 0.1, "one_run_gaussian_lower_bound": 0.2,
+            "one_run_lower_bound": 0.1, "one_run_gaussian_lower_bound": 0.2,
             "mates": "hostile", "statistic": "log_likelihood_ratio", "positives": 1024, "true_positives": 31,
             "false_positives": 3,
             "claimed_epsilon": 0.99, "known_bad": [False, True, False], "noise_multiplier": 50.0,
@@ -50,21 +49,33 @@ def test_a_refuted_claim_of_ours_would_show(tmp_path):
 
 
 def test_the_page_has_every_bound_and_one_that_an_older_run_lacks_stays_open(tmp_path):
-    body = canaries_page(canaries(results(tmp_path, runs().drop(columns="one_run_lower_bound")), "lowy2021")).body
-    assert body["ε at least (95 %, normal scores)"].tolist() == ["0.7"] * 2
-    assert body["ε at least (95 %, one run, no assumption)"].tolist() == ["–"] * 2
-    assert body["ε at least (95 %, Gaussian noise, sampler as stated)"].tolist() == ["–"] * 2  # no sampler in the run
+    table = runs(one_run_lower_bound=[0.1, math.nan, 0.0])
+    body = canaries_page(canaries(results(tmp_path, table), "lowy2021")).body
+    assert body["ε at least (95 %; no assumption)"].tolist() == ["0 (0 %)", "2.6"]  # no share of what is false
+    assert body["ε at least (95 %; one run, no assumption)"].tolist() == ["0.1 (10 %)", "–"]
+    assert not [title for title in body if "Gaussian noise" in title]  # older runs have no evidence of steps
     assert body["neighbours"].tolist() == ["replace one"] * 2
 
 
-def test_the_bound_of_the_family_follows_from_the_counts_but_for_broken_runs(tmp_path):
-    """24 batches of 10 of 118 records: more than without an assumption, and no more than what is proven."""
+def test_the_bound_of_the_family_follows_from_the_evidence_but_for_broken_runs(tmp_path):
+    """24 batches of 10 of 118 records, noise of 2 clip norms: more than without an assumption, less than is proven."""
     stated = {"privacy_sampler": '{"kind": "FixedBatches", "batch_size": 10, "records": 118}', "privacy_steps": 24}
-    table = canaries(results(tmp_path, runs(true_positives=45, noise_multiplier=2.0, **stated)), "lowy2021")
-    run = {"noise_multiplier": 2.0, "steps": 24, "delta": 1e-5, "neighbouring": "replace_one"}
-    found = table["family_lower_bound"]
-    assert found[0] == family_epsilon(TestErrors(45, 1024, 3, 1024), FixedBatches(10, 118), **run)
-    assert 1 < found[0] < guarantee(FixedBatches(10, 118), **run).upper and math.isnan(found[1])
+    chosen, one_run = StepEvidence(2.0, 4000, 8000.0, 10**6, 4.0 * 10**6), StepEvidence(1.0, 400, 400.0, 10**5, 4.0e5)
+    evidence = chosen.columns("chosen") | one_run.columns("one_run")
+    run = {"steps": 24, "delta": 1e-5, "neighbouring": "replace_one"}
+    proven = guarantee(FixedBatches(10, 118), noise_multiplier=2.0, **run).upper
+    table = canaries(results(tmp_path, runs(claimed_epsilon=proven, **stated, **evidence)), "lowy2021")
+    for name, each, least in (("chosen", chosen, 0.9), ("one_run_family", one_run, 0.5)):
+        found = table[f"{name}_lower_bound"]
+        assert found[0] == family_epsilon(each, FixedBatches(10, 118), **run)
+        assert least * proven < found[0] < proven and math.isnan(found[1])
+    body = canaries_page(table).body
+    cells = body["ε at least (95 %; audit, Gaussian noise, sampler as stated)"].tolist()
+    assert cells == [
+        f"{table['chosen_lower_bound'][0]:.3g} ({100 * table['chosen_lower_bound'][0] / proven:.0f} %)",
+        "–",
+    ]
+    assert not [title for title in body if "hostile" in title]  # it was not attacked so
 
 
 def test_the_page_names_confidence_and_stand_ins(tmp_path):

@@ -9,7 +9,9 @@ each side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,12 +27,13 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.asynchronous import async_dpsgd
 from dpfl.asynchronous.schedules import AsyncSettings, InputNormalisation
 from dpfl.attacks.claimed_training import ClaimedTraining
+from dpfl.attacks.hostile_mates import ClientRun, hostile_mates_evidence
 from dpfl.attacks.lower_bounds import (
     StepLaw,
     Worlds,
     WorstPair,
     best_statistics,
-    gaussian_fit_mu,
+    log_likelihood_ratio,
     simulate,
     strongest_test,
 )
@@ -46,6 +49,7 @@ from dpfl.attacks.messages import (
     message_pair,
     message_scores,
 )
+from dpfl.attacks.noise_family import StepEvidence
 from dpfl.attacks.one_run import coins, epsilon_lower_bound, mu_lower_bound, right_guesses
 from dpfl.convex import ldp_regression
 from dpfl.convex.federated_rounds import Clipping
@@ -65,7 +69,7 @@ from dpfl.engine.per_record_gradients import (
     cross_entropy,
     gradient_rule,
 )
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD
 from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Count, Settings
@@ -109,28 +113,15 @@ class CanaryGradients:
         return self.inner.record_bytes(record)
 
 
-@dataclass(frozen=True)
-class ClientRun:
-    """Settings of the audited run: DP-SGD on one client, as in dpfl.images.fedavg."""
-
-    batch_size: int
-    sampling: Sampling
-    epochs: int
-    learning_rate: float
-    momentum: float
-    clip_norm: float
-    noise_multipliers: tuple[float, ...]
-    seed: int
-
-
 def image_scores(
     run: ClientRun, module: nn.Module, inputs: Tensor, labels: Tensor, classes: int, included: NDArray
-) -> NDArray:
-    """Train `module` from its weights on one client's records and the canaries; return scores, (noises, canaries).
+) -> tuple[NDArray[np.float64], list[StepEvidence]]:
+    """Train `module` from its weights on one client's records and the canaries; return scores and evidence, by noise.
 
-    inputs (records, ...) float32, labels (records,). The client has records + canaries records; every noise
-    multiplier of the run trains its own model, on the same batches and base noise. A score is the movement of the
-    canary's weight over all steps, which adds up what an observer of every step sees.
+    inputs (records, ...) float32, labels (records,). The client has records + canaries records; every noise multiplier
+    of the run trains its own model, on the same batches and base noise. A score, of (noises, canaries), is the log
+    likelihood ratio of what the canary's weight showed in every step. The evidence is of the steps that drew canaries
+    that are in; those that are out show the noise.
     """
     records, canaries = len(labels), len(included)
     padded = torch.cat([inputs, inputs.new_zeros(canaries, *inputs.shape[1:])])
@@ -138,23 +129,29 @@ def image_scores(
     bits = torch.as_tensor(included, dtype=inputs.dtype)
     rule = CanaryGradients(gradient_rule(module, cross_entropy, padded[0]), classes, bits)
     count = len(run.noise_multipliers)
-    variants = StackedHyperparameters(
-        torch.full((count,), run.clip_norm), torch.tensor(run.noise_multipliers, dtype=torch.float32)
-    )
-    sgd = SGD(StackedGradients(rule, padded[0], 2**30), variants, run.learning_rate, run.momentum)
+    sgd = SGD(StackedGradients(rule, padded[0], 2**30), run.variants, run.learning_rate, run.momentum)
     start = ParameterVector.of(module).flatten(dict(module.named_parameters())).detach()
     weights = torch.cat([start, start.new_zeros(canaries)]).repeat(1, count, 1)
     velocity = torch.zeros_like(weights)
     sampler = BatchSampler(run.sampling, run.batch_size, records + canaries)
-    for epoch in range(1, run.epochs + 1):
-        batches = sampler.epoch(epoch, seed=run.seed, client=0)
-
-        def noise(group: int, step: int, epoch: int = epoch) -> Tensor:
-            address = {"seed": run.seed, "client": 0, "epoch": epoch, "step": step}
-            return base_noise(weights.shape[-1], **address, dtype=weights.dtype, device=weights.device)
-
-        sgd.epoch(weights, velocity, (padded, extended_labels), [batches], [sampler.divisor], noise)
-    return -weights[0, :, len(start) :].numpy().astype(np.float64)
+    shape = canaries, run.epochs, sampler.steps_per_epoch
+    seen, drawn = np.empty((count, *shape)), np.zeros(shape, dtype=bool)
+    for epoch in range(run.epochs):
+        address = {"seed": run.seed, "client": 0, "epoch": epoch + 1}
+        for step, batch in enumerate(sampler.epoch(epoch + 1, seed=run.seed, client=0)):
+            before = velocity[0, :, len(start) :].clone()
+            draws = base_noise(weights.shape[-1], **address, step=step, dtype=weights.dtype, device=weights.device)
+            sgd.epoch(weights, velocity, (padded, extended_labels), [[batch]], [sampler.divisor], lambda *_, z=draws: z)
+            sums = (velocity[0, :, len(start) :] - run.momentum * before) * (sampler.divisor / run.clip_norm)
+            seen[:, :, epoch, step] = sums.numpy()
+            drawn[batch[batch >= records] - records, epoch, step] = True
+    inside = np.asarray(included).astype(bool)
+    scores, evidence = np.empty((count, canaries)), []
+    for own, noise_multiplier, score in zip(seen, run.noise_multipliers, scores, strict=True):
+        law = StepLaw.of(run.sampling, 1 / sampler.steps_per_epoch, (1.0, 0.0), noise_multiplier)
+        score[:] = log_likelihood_ratio(own, law)
+        evidence.append(StepEvidence.of(own[inside][drawn[inside]], own[~inside], 1.0))
+    return scores, evidence
 
 
 CONFIDENCE = 0.95
@@ -164,6 +161,8 @@ MESSAGE_TRIALS = 4096
 """Trainings of minibatch SGD in each world."""
 SIMULATED = 8192
 """Simulated trainings in each world, by which the threshold is chosen."""
+REAL_TRAININGS = 8
+"""Trainings of the real network with hostile mates."""
 SIMULATION_SEED = 2**32
 
 
@@ -211,11 +210,13 @@ def train(
       chooses (dpfl.attacks.lower_bounds, for the statement's sampler and relation; mates: whether the other records are
       "hostile" or "silent"). `statistic` called true_positives of one world rightly and false_positives of the other
       wrongly; its threshold was chosen on simulated trainings. Assumes nothing on the law of what is released.
-    - gaussian_fit_lower_bound: from the same scores, were they normal with one variance; it proves nothing otherwise.
     - one_run_lower_bound: from one training on the real records with `canaries` among them, half of them guessed about
       (`guesses`, of which right_guesses are right): Steinke, Nasr, Jagielski 2023.
     - one_run_gaussian_lower_bound: from the same guesses, were the trade-off curve Gaussian: Mahloujifar, Melis,
       Chaudhuri 2025.
+    The columns chosen_*, hostile_* and one_run_shift to one_run_squares are evidence (StepEvidence) of the steps of
+    these trainings, and of a few of the real network with hostile mates (dpfl.attacks.hostile_mates; of image models on
+    Poisson batches): what family_epsilon takes, for the bound that assumes Gaussian noise and the stated sampler.
     Raises InputError where settings or data cannot be used.
     """
     noise = calibrated(calibration, job.cells)
@@ -224,13 +225,13 @@ def train(
         progress(done, len(job.seeds))
         included = coins(seed, CanarySettings.of(job.settings).canaries)
         attack = _asynchronous if _is_asynchronous(job) else _images if _is_image(job) else _messages
-        scores, attacks = attack(job, folders, calibration, seed, included)
-        for index, (own, found) in enumerate(zip(scores, attacks, strict=True)):
+        for index, (own, evidence, found) in enumerate(attack(job, folders, calibration, seed, included)):
             claim = {
                 "claimed_epsilon": noise[index]["privacy_epsilon_proven"],
                 "known_bad": _is_known_bad(job, job.cells[index]),
             }
-            results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
+            one_run = _one_run(noise[index]["privacy_delta"], own, included) | evidence.columns("one_run")
+            results[index, seed] = claim | found | one_run
     settings = [
         {**job.settings, **cell, "batch_size": _batch_size(job, own)}
         for cell, own in zip(job.cells, noise, strict=True)
@@ -268,22 +269,55 @@ def _is_image(job: TrainingJob) -> bool:
     return "model" in job.settings
 
 
-Attacked = tuple[Iterable[NDArray[np.float64]], list[dict[str, Any]]]
-"""Of every cell, the scores of the canaries, and the columns of the bounds from chosen records."""
+Attacked = Iterable[tuple[NDArray[np.float64], StepEvidence, dict[str, Any]]]
+"""Of every cell, the scores of the canaries, what their steps show, and the columns from chosen records."""
 
 
 def _images(
     job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> Attacked:
-    """Attack an image model."""
-    return _image_scores(job, folders, calibration, seed, included), _image_attacks(job, calibration, seed)
+    """Attack an image model: the first client trains without averaging, which only hides."""
+    settings = FedavgSettings.of(job.settings, job.resources)
+    torch.set_num_threads(settings.threads)
+    if settings.model is not ImageModel.SCATTER_LINEAR:
+        raise InputError(f"model: {settings.model} has no canaries; they are for scatter_linear")
+    data = load_images(folders.arrays)
+    rows = np.sort(settings.shares(len(data.train_y), seed)[0][: _real(calibration, included)])
+    inputs, labels = inputs_of(settings, folders, data, "train", rows)
+    epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in job.cells}
+    if len(epochs) > 1:
+        raise InputError(f"local_epochs: cells with canaries train for one number of epochs, not {sorted(epochs)}")
+    run = ClientRun(
+        settings.batch_size, settings.sampling, epochs.pop(), settings.learning_rate, settings.momentum,
+        settings.clip_norm, tuple(calibration["noise_multiplier"]), seed,
+    )  # fmt: skip
+    module = build(settings.model, data.train_x.shape[1:], seed, settings.network, settings.feature_norm)
+    found = _image_attacks(job, calibration, seed)
+    if settings.sampling is Sampling.POISSON:
+        real = hostile_mates_evidence(run, module, inputs[0], len(rows) + len(included), REAL_TRAININGS)
+        found = [one | evidence.columns("hostile") for one, evidence in zip(found, real, strict=True)]
+    return zip(*image_scores(run, module, inputs, labels, CLASSES, included), found, strict=True)
 
 
 def _messages(
     job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> Attacked:
-    """Attack the messages of minibatch SGD."""
-    return _message_scores(job, folders, calibration, seed, included), _message_attacks(job, calibration, seed)
+    """Attack the messages of minibatch SGD. Every client has its part of the canaries and is seen by its own messages,
+    before the server adds others to them; each adds noise of its own, so the clients together are one run.
+    """
+    settings = RegressionSettings.of(job.settings)
+    clients = settings.clients
+    trial = split(load_table(folders.arrays), clients, list(settings.standardise), seed)
+    scores, evidence = [], []
+    for client, own in enumerate(np.array_split(included, clients)):
+        first = int(trial.starts[client])
+        rows = slice(first, first + _real(calibration, own))
+        run = _message_run(job, calibration, clients * seed + client)
+        found = message_scores(run, trial.train_x[rows], trial.train_y[rows], own)
+        scores.append(found[0])
+        evidence.append(found[1])
+    together = (reduce(add, each) for each in zip(*evidence, strict=True))
+    return zip(np.concatenate(scores, axis=1), together, _message_attacks(job, calibration, seed), strict=True)
 
 
 def _image_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
@@ -302,7 +336,8 @@ def _image_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> li
             ((noise["privacy_epsilon_proven"], noise["privacy_delta"]),),
         )
         seen = tuple(claim.seen(claim.conforming, TRIALS, world=world, seed=seed) for world in (0, 1))
-        found.append(_two_worlds(claim.law, cast("Worlds", seen), claim.pair, noise["privacy_delta"]))
+        drawn = claim.seen(replace(claim, noise_multiplier=0.0).conforming, TRIALS, world=0, seed=seed)
+        found.append(_two_worlds(claim.law, cast("Worlds", seen), drawn, claim.pair, noise["privacy_delta"]))
     return found
 
 
@@ -310,21 +345,25 @@ def _message_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> 
     """Return what messages of a client whose records the attacker chooses show of every cell."""
     records = int(calibration["privacy_records"].iloc[0])
     run = _message_run(job, calibration, seed)
-    seen = message_observations(run, records, MESSAGE_TRIALS)
+    *seen, (drawn, _) = message_observations(replace(run, noise_stds=(*run.noise_stds, 0.0)), records, MESSAGE_TRIALS)
     deltas = calibration["privacy_delta"]
     return [
-        _two_worlds(message_law(run, records, noise_std), tuple(worlds), message_pair(run), delta)
+        _two_worlds(message_law(run, records, noise_std), tuple(worlds), drawn, message_pair(run), delta)
         for noise_std, worlds, delta in zip(run.noise_stds, seen, deltas, strict=True)
     ]
 
 
-def _two_worlds(law: StepLaw, seen: Worlds, pair: WorstPair, delta: float) -> dict[str, Any]:
-    """Return the columns of the bounds from observations in two worlds."""
+def _two_worlds(
+    law: StepLaw, seen: Worlds, silent: NDArray[np.float64], pair: WorstPair, delta: float
+) -> dict[str, Any]:
+    """Return the columns of the bounds from observations in two worlds; `silent`: those of world P without noise, with
+    the same draws of records, so that it shows which steps drew the one in question."""
     shape = (SIMULATED, *seen[0].shape[1:])
     design = tuple(simulate(law, shape, world=world, seed=SIMULATION_SEED) for world in (0, 1))
     tried = best_statistics(law)
     evidence = strongest_test(cast("Worlds", design), seen, tried, ((0.0, delta),), CONFIDENCE)
-    scores = (tried[evidence.statistic](each) for each in seen)
+    shift = law.shifts[0]
+    steps = StepEvidence.of(np.sign(shift) * seen[0][np.abs(silent) > 0.5], seen[1], abs(shift))
     return {
         "mates": "hostile" if pair.mates else "silent",
         "statistic": evidence.statistic,
@@ -333,7 +372,7 @@ def _two_worlds(law: StepLaw, seen: Worlds, pair: WorstPair, delta: float) -> di
         "false_positives": evidence.errors.false_positives,
         "confidence": CONFIDENCE,
         "epsilon_lower_bound": max(0.0, evidence.excess),
-        "gaussian_fit_lower_bound": float(gaussian_dp.epsilon(delta, gaussian_fit_mu(*scores, confidence=CONFIDENCE))),
+        **steps.columns("chosen"),
     }
 
 
@@ -351,46 +390,6 @@ def _one_run(delta: float, scores: NDArray[np.float64], included: NDArray[np.int
     }
 
 
-def _image_scores(
-    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the scores of every cell: the first client trains without averaging, which only hides."""
-    settings = FedavgSettings.of(job.settings, job.resources)
-    torch.set_num_threads(settings.threads)
-    if settings.model is not ImageModel.SCATTER_LINEAR:
-        raise InputError(f"model: {settings.model} has no canaries; they are for scatter_linear")
-    data = load_images(folders.arrays)
-    rows = np.sort(settings.shares(len(data.train_y), seed)[0][: _real(calibration, included)])
-    inputs, labels = inputs_of(settings, folders, data, "train", rows)
-    epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in job.cells}
-    if len(epochs) > 1:
-        raise InputError(f"local_epochs: cells with canaries train for one number of epochs, not {sorted(epochs)}")
-    run = ClientRun(
-        settings.batch_size, settings.sampling, epochs.pop(), settings.learning_rate, settings.momentum,
-        settings.clip_norm, tuple(calibration["noise_multiplier"]), seed,
-    )  # fmt: skip
-    module = build(settings.model, data.train_x.shape[1:], seed, settings.network, settings.feature_norm)
-    return image_scores(run, module, inputs, labels, CLASSES, included)
-
-
-def _message_scores(
-    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the scores of every cell. Every client has its part of the canaries and is seen by its own messages,
-    before the server adds others to them; each adds noise of its own, so the clients together are one run.
-    """
-    settings = RegressionSettings.of(job.settings)
-    clients = settings.clients
-    trial = split(load_table(folders.arrays), clients, list(settings.standardise), seed)
-    scores = []
-    for client, own in enumerate(np.array_split(included, clients)):
-        first = int(trial.starts[client])
-        rows = slice(first, first + _real(calibration, own))
-        run = _message_run(job, calibration, clients * seed + client)
-        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
-    return np.concatenate(scores, axis=1)
-
-
 def _asynchronous(
     job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> Attacked:
@@ -400,7 +399,7 @@ def _asynchronous(
     seed the messages on chosen records would be the same in every scenario.
     """
     torch.set_num_threads(int(job.resources["threads"]))
-    data, scores, found = load_images(folders.arrays), [], []
+    data, found = load_images(folders.arrays), []
     inputs, labels = async_dpsgd.features(data.train_x), torch.from_numpy(np.array(data.train_y))
     trials = TrialSettings.of(job.settings).trials
     rows = zip(job.cells, calibration.to_dict("records"), strict=True)
@@ -414,10 +413,10 @@ def _asynchronous(
             seed=len(job.cells) * seed + index, normalise=async_dpsgd.batch_rule(own.preparation),
         )  # fmt: skip
         shares = [share[:records] for share in random_shares(len(labels), plan.clients, 1 / plan.clients, seed)]
-        scores.append(canary_scores(run, inputs, labels, shares, included, async_dpsgd.CLASSES))
-        seen = chosen_observations(run, records, trials)
-        found.append(_two_worlds(chosen_law(run, records), tuple(seen), CHOSEN, noise["privacy_delta"]))
-    return scores, found
+        seen, drawn = chosen_observations(run, records, trials)
+        bounds = _two_worlds(chosen_law(run, records), tuple(seen), drawn[0], CHOSEN, noise["privacy_delta"])
+        found.append((*canary_scores(run, inputs, labels, shares, included, async_dpsgd.CLASSES), bounds))
+    return found
 
 
 def _message_run(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> MessageRun:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp, ndtri
-from scipy.stats import beta, binom, nct
+from scipy.stats import beta, binom
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.numerics import integer, real, reals
@@ -240,7 +237,6 @@ def statistics(law: StepLaw) -> dict[str, Statistic]:
 
 Claims = Sequence[tuple[float, float]]
 """Points (epsilon, delta), each claimed to hold."""
-_LARGEST_MU = 1e3
 
 
 @dataclass(frozen=True)
@@ -316,59 +312,6 @@ def mu_lower_bound(errors: TestErrors, *, confidence: float = 0.95) -> float:
     if lower in (0.0, 1.0) or upper in (0.0, 1.0):
         return 0.0
     return max(0.0, float(ndtri(lower) - ndtri(upper)))
-
-
-def gaussian_fit_mu(scores_in: ArrayLike, scores_out: ArrayLike, *, confidence: float = 0.95) -> float:
-    """Return a lower bound on mu = (mean in - mean out) / standard deviation of scores, at `confidence`; at least 0.
-
-    scores_in (n,), scores_out (m,): of independent trainings in each world. Exact where both are normal with one
-    variance (noncentral t), else a fit: unlike `epsilon_lower_bound` it proves nothing for other laws.
-    Raises ValueError naming the argument.
-    """
-    inside, outside = reals("scores_in", scores_in), reals("scores_out", scores_out)
-    level = real("confidence", confidence, above=0, below=1)
-    if inside.ndim != 1 or outside.ndim != 1 or min(len(inside), len(outside)) < 2:
-        raise ValueError(f"scores_in, scores_out: two or more numbers each, not {inside.shape}, {outside.shape}")
-    degrees = len(inside) + len(outside) - 2
-    variance = (inside.var() * len(inside) + outside.var() * len(outside)) / degrees
-    difference = inside.mean() - outside.mean()
-    if variance == 0 or difference <= 0:
-        return _LARGEST_MU if difference > 0 else 0.0
-    root = np.sqrt(1 / len(inside) + 1 / len(outside))
-    statistic = min(difference / np.sqrt(variance), _LARGEST_MU) / root
-
-    def excess(mu: float) -> float:
-        return float(nct.cdf(statistic, degrees, mu / root)) - level
-
-    if excess(0.0) <= 0:
-        return 0.0
-    return float(cast("Any", brentq)(excess, 0.0, statistic * root, xtol=1e-9))
-
-
-def refuted_noise(
-    errors: TestErrors, claims_at: Callable[[float], Claims], *, least: float, most: float, confidence: float = 0.95
-) -> float:
-    """Return the smallest noise that the errors refute, within 0.1 %: what a mechanism of the family adds is less.
-
-    `claims_at` maps a noise, between `least` and `most`, to what is proven of the family's member with it; more noise
-    claims less. The member's epsilon at any delta is then a lower bound on the mechanism's, as tight as the test, if
-    the mechanism is of the family: f-DP auditing with the curve of the mechanism (nasr2023, section 5).
-    inf where even `most` is not refuted. Raises ValueError naming the argument.
-    """
-    low, high = real("least", least, above=0), real("most", most, above=least)
-    rates = errors.rates(confidence)
-
-    def refutes(noise: float) -> bool:
-        return bool(log_likelihood_excess(*rates, claims_at(noise)) > 0)
-
-    if not refutes(high):
-        return math.inf
-    if refutes(low):
-        return low
-    while high / low > 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refutes(middle) else (middle, high)
-    return high
 
 
 _THRESHOLDS, _ABOVE = 200, 100

@@ -19,6 +19,7 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.asynchronous.async_sgd import Federation, NoiseSchedule, Observer, replay, run_guarded
 from dpfl.asynchronous.events import Network, simulate
 from dpfl.attacks.lower_bounds import StepLaw, WorstPair, worst_pair
+from dpfl.attacks.noise_family import StepEvidence
 from dpfl.convex.federated_rounds import Clipping, Hyperparameters, Participation, Protocol, Trials
 from dpfl.convex.minibatch_sgd import minibatch_sgd
 from dpfl.convex.problems import Loss, Square
@@ -45,13 +46,16 @@ class MessageRun:
     seed: int
 
 
-def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -> NDArray:
-    """Run noisy minibatch SGD for linear regression on one client; return the scores, (noises, canaries).
+def message_scores(
+    run: MessageRun, x: NDArray, y: NDArray, included: NDArray
+) -> tuple[NDArray[np.float64], list[StepEvidence]]:
+    """Run noisy minibatch SGD for linear regression on one client; return scores (noises, canaries) and evidence.
 
     x (records, features), y (records,): the client's records; canaries come on top, each with an input of its own. A
     canary's gradient points along it, up or down as its coin says: so the two worlds differ by a replaced record, and
     by 2 clip_norm before the mean. A score adds up over the messages how much likelier the coordinate is with the coin
-    up than down, by the law of one message: mostly the record is not drawn, and only the noise is seen.
+    up than down, by the law of one message: mostly the record is not drawn, and only the noise is seen. A model without
+    noise, on the same batches, shows which messages drew it: the evidence is of these, and the others show the noise.
     """
 
     canaries, features = len(included), x.shape[1]
@@ -65,18 +69,24 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
         loss=cast("Loss", Square()), rounds=run.rounds, participation=Participation((1,)), batch_size=run.batch_size,
         repetitions=1, sampling=run.sampling, clipping=run.clipping,
     )  # fmt: skip
-    count = len(run.noise_stds)
-    step, clip = np.full(count, _STEP_SIZE), np.full(count, run.clip_norm)
-    points = Hyperparameters(step, clip, np.array(run.noise_stds))
-    shift = _pull(run, canaries / len(targets)) / np.maximum(points.noise_std, 1e-12)[:, None]
-    drawn = run.batch_size / len(targets)
-    scores, before = np.zeros((count, canaries)), np.zeros((count, canaries))
+    stds = np.array(run.noise_stds)
+    points = Hyperparameters(
+        np.full(len(stds) + 1, _STEP_SIZE), np.full(len(stds) + 1, run.clip_norm), np.append(stds, 0.0)
+    )
+    before, messages = np.zeros((len(stds) + 1, canaries)), []
     for weights in minibatch_sgd(trials, points, protocol):
         here = weights[0, 0, features:, :].T.copy()
-        observed = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
-        scores += log_law(observed, shift, drawn) - log_law(observed, -shift, drawn)
+        messages.append((here - before) / _STEP_SIZE)
         before = here
-    return scores
+    *noisy, silent = np.stack(messages, axis=-1)  # (canaries, rounds) each
+    drawn, unit = np.abs(silent) > 0.5 * run.clip_norm / run.batch_size, run.batch_size / run.clip_norm
+    scores, evidence = np.zeros((len(stds), canaries)), []
+    for own, std, score in zip(noisy, np.maximum(stds, 1e-12), scores, strict=True):
+        shift = np.array(_pull(run, canaries / len(targets)) / std)
+        law = partial(log_law, drawn=run.batch_size / len(targets))
+        score[:] = (law(own / std, shift) - law(own / std, -shift)).sum(axis=1)
+        evidence.append(StepEvidence.of((signs[:, None] * own)[drawn] * unit, own[~drawn] * unit, 1.0))
+    return scores, evidence
 
 
 def _pull(run: MessageRun, share: float) -> float:
@@ -185,8 +195,11 @@ class _ChosenSlope:
         return labels.expand_as(logits)
 
 
-def chosen_observations(run: AsyncMessageRun, records: int, trials: int) -> NDArray[np.float64]:
-    """Run the program once with 2 `trials` clients of `records` chosen records; return (worlds, trials, 1, rounds).
+def chosen_observations(
+    run: AsyncMessageRun, records: int, trials: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Run the program once with 2 `trials` clients of `records` chosen records; return what is seen, and 1 where the
+    record in question was drawn, else 0, both (worlds, trials, 1, rounds).
 
     Half of the clients are in world P, half in Q (dpfl.attacks.lower_bounds, hostile mates). A round is seen in clip
     norms, relative to a batch of mates; with batch normalisation, along the direction in which all features move.
@@ -195,16 +208,19 @@ def chosen_observations(run: AsyncMessageRun, records: int, trials: int) -> NDAr
     inputs, labels = _chosen_records(run, records)
     shares = [np.arange(records) + world * records for world in (0, 1) for _ in range(trials)]
     module = softmax_regression(inputs.shape[1], 1)
-    seen = np.empty((2 * trials, 1, run.rounds))
+    rule = LinearGradients(module, cast("Any", _ChosenSlope()))
+    federation = _federation(run, rule, module, shares, (inputs, labels))
+    seen, drawn = np.empty((2 * trials, 1, run.rounds)), np.empty((2 * trials, 1, run.rounds))
     mates = run.batch_size * PAIR.mates
 
     def observe(client: int, number: int, sums: Tensor) -> None:
         told = float(sums[0, -1]) / run.clip_norm - mates
         along = float(sums[0, :-1].sum()) / math.sqrt(_FEATURES) / run.clip_norm
         seen[client, 0, number] = along if run.normalise else told
+        drawn[client, 0, number] = int(shares[client][0]) in federation.batch(client, number)
 
-    _run(run, LinearGradients(module, cast("Any", _ChosenSlope())), module, shares, (inputs, labels), observe)
-    return seen.reshape(2, trials, 1, run.rounds)
+    _run(run, federation, observe)
+    return seen.reshape(2, trials, 1, run.rounds), drawn.reshape(2, trials, 1, run.rounds)
 
 
 def chosen_law(run: AsyncMessageRun, records: int) -> StepLaw:
@@ -249,54 +265,63 @@ def canary_scores(
     shares: Sequence[NDArray[np.int64]],
     included: NDArray[np.int64],
     classes: int,
-) -> NDArray[np.float64]:
-    """Run the program once with canaries among the clients' records; return their scores (canaries,).
+) -> tuple[NDArray[np.float64], StepEvidence]:
+    """Run the program once with canaries among the clients' records; return their scores (canaries,) and evidence.
 
     inputs (n, features), labels (n,), shares: real records, by client. The canaries are dealt to the clients and take
-    the places of as many records; each has an input of its own and one of two labels, as its coin says, so the worlds
-    differ by a replaced record. A score adds up over the messages how much likelier the difference of the two labels'
-    weights on that input is with the coin up than down, by the law of one message (dpfl.attacks.messages).
+    the places of as many records; each has an input of its own, up or down as its coin says, so the worlds differ by a
+    replaced record. At the first model its gradient is C (p - label)/|p - label| along that input, p uniform. A score
+    adds up over the messages how much likelier the weights' part along it is with the coin up than down, by the law of
+    one message (dpfl.attacks.messages). The evidence is of the messages that drew a canary; the others show the noise.
     """
     coins, (count, features) = np.array_split(np.asarray(included), len(shares)), inputs.shape
     most = max(map(len, coins))
     wide = torch.cat([inputs, inputs.new_zeros(count, most)], dim=1)
-    canaries, own_labels, own_shares = [], [], []
+    canaries, own_shares, places = [], [], []
     for share, own in zip(shares, coins, strict=True):
         rows = torch.zeros(len(own), features + most)
-        rows[torch.arange(len(own)), features + torch.arange(len(own))] = _CANARY
-        places = len(wide) + sum(map(len, canaries)) + np.arange(len(own))
+        rows[torch.arange(len(own)), features + torch.arange(len(own))] = _CANARY * (2 * torch.from_numpy(own) - 1)
+        places.append(len(wide) + sum(map(len, canaries)) + np.arange(len(own)))
         canaries.append(rows)
-        own_labels.append(torch.from_numpy(own.astype(np.int64)))
-        own_shares.append(np.concatenate([share[: len(share) - len(own)], places]))
+        own_shares.append(np.concatenate([share[: len(share) - len(own)], places[-1]]))
     records = len(shares[0])
-    data = (torch.cat([wide, *canaries]), torch.cat([labels, *own_labels]))
+    data = (torch.cat([wide, *canaries]), torch.cat([labels, labels.new_zeros(len(included))]))
     module = softmax_regression(features + most, classes)
-    scores = [np.zeros(len(own)) for own in coins]
-    # At the first model a canary's gradient is C (p - label) / |p - label|: its part along (e_1 - e_0)/sqrt(2).
-    reach = 1 / math.sqrt(2 * (1 - 1 / classes))
-    shift = np.array(reach / max(run.noise_multiplier, 1e-12))
+    federation = _federation(run, LinearGradients(module, cross_entropy), module, own_shares, data)
+    pull = torch.full((classes,), 1 / classes)
+    pull[0] -= 1
+    pull /= pull.norm()
+    scores, shift = [np.zeros(len(own)) for own in coins], np.array(1 / max(run.noise_multiplier, 1e-12))
     law = partial(log_law, drawn=run.batch_size / records)
+    with_canary: list[NDArray] = []
+    noise: list[NDArray] = []
 
     def observe(client: int, number: int, sums: Tensor) -> None:
         weights = sums[0, : classes * (features + most)].reshape(classes, -1)[:, features:]
-        along = (weights[0] - weights[1])[: len(coins[client])].numpy() / math.sqrt(2)
-        observed = along / (run.clip_norm * max(run.noise_multiplier, 1e-12))
-        scores[client] += law(observed, shift) - law(observed, -shift)
+        along = (pull @ weights)[: len(coins[client])].numpy().astype(np.float64) / run.clip_norm
+        drawn = np.isin(places[client], federation.batch(client, number).numpy())
+        with_canary.append((along * (2.0 * coins[client] - 1))[drawn])
+        noise.append(along[~drawn])
+        scores[client] += law(along * shift, shift) - law(along * shift, -shift)
 
-    _run(run, LinearGradients(module, cross_entropy), module, own_shares, data, observe)
-    return np.concatenate(scores)
+    _run(run, federation, observe)
+    return np.concatenate(scores), StepEvidence.of(np.concatenate(with_canary), np.concatenate(noise), 1.0)
 
 
-def _run(
+def _federation(
     run: AsyncMessageRun, rule: LinearGradients, module: torch.nn.Linear, shares: list[NDArray[np.int64]],
-    data: tuple[Tensor, Tensor], observe: Observer,
-) -> None:  # fmt: skip
-    """Carry the program out, by the code that trains."""
-    federation = Federation(
+    data: tuple[Tensor, Tensor],
+) -> Federation:  # fmt: skip
+    """Return the clients as the code that trains takes them."""
+    return Federation(
         module=module, rule=rule, shares=shares, train=data, test=(data[0][:1], torch.zeros(1, dtype=torch.int64)),
         mix=(1 / len(shares),) * len(shares), batch_sizes=(run.batch_size,) * run.rounds, sampling=Sampling.FIXED,
         seed=run.seed, normalise=run.normalise,
     )  # fmt: skip
+
+
+def _run(run: AsyncMessageRun, federation: Federation, observe: Observer) -> None:
+    """Carry the program out, by the code that trains."""
 
     def each(value: float) -> Tensor:
         return torch.full((run.rounds, 1), value)
@@ -310,5 +335,5 @@ def _run(
     if run.network.max_distance is not None:
         run_guarded(federation, run.network, postures, lambda: None, observe=observe, **course)
         return
-    program = simulate(run.network, clients=len(shares), seed=run.seed, **course)
+    program = simulate(run.network, clients=len(federation.shares), seed=run.seed, **course)
     replay(federation, program, postures, lambda: None, observe)

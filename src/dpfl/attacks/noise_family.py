@@ -1,60 +1,128 @@
-"""The epsilon that an attack's counts prove if the mechanism is known but for its noise.
+"""The epsilon that steps show, if each adds Gaussian noise and draws records as its sampler says.
 
-A test's rates bound one point of the mechanism's trade-off curve. If the sampler, the number of steps and the relation
-are as stated, and the noise is Gaussian, the curve has one free parameter: the noise multiplier. Every member whose
-proven curve does not allow these rates is refuted; more noise allows less. So the mechanism adds less noise than the
-least that is refuted, and its epsilon at any delta is at least what that member exceeds (nasr2023, section 5). The
-bound says nothing of a mechanism that is of no such family, such as one that forgets to clip.
+An audit, not an outsider's attack: it reads which steps drew the record, and measures the two numbers of this family of
+mechanisms that the accountant takes for granted: how much noise a step adds, and how far a record moves a step that
+draws it. So a run with too little noise is found out, and one that lets a record pull farther than its clip norm. Their
+ratio is the noise multiplier that the run has in truth, and the accountant's proven lower bound at it, with the stated
+sampler, is a lower bound on the run's epsilon.
+
+What is measured is no secret that the sampler keeps, so a few thousand draws tell it to some per cent; a test that must
+guess the coins, as every attacker must, needs millions. The bound says nothing of a run of another kind: one that draws
+more often than it says, repeats its noise or its batches, or leaks where nobody looks, may spend more.
+
+Sources: nasr2023, section 5, for the bound that knows the mechanism but for its noise; agrawal2026 for scores of
+canaries read as Gaussian numbers instead of guesses.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from dpfl.accounting import Phase, guarantee, privacy_curve
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import chi2
+
+from dpfl.accounting import guarantee
+from dpfl.accounting.numerics import integer, real
 
 if TYPE_CHECKING:
-    from dpfl.accounting.samplers import Sampler
-    from dpfl.attacks.lower_bounds import TestErrors
+    from dpfl.accounting.samplers import FixedBatches, Poisson
 
-_LEAST, _MOST = 1 / 8, 16.0  # times the stated noise: where the noise is looked for
-_NEAR = 1.005
+_OF_NOISE = 0.1
+"""Share of the chance of error that the noise takes: it is measured better than the reach."""
+_FARTHEST = 50.0
+"""Largest reach that is reported, in deviations of the noise."""
+
+
+@dataclass(frozen=True)
+class StepEvidence:
+    """Sums over what steps showed, in clip norms, along directions that were fixed before the step.
+
+    `total` is the sum over `draws` steps that drew the record in question, each of which a record within the claim
+    moves by `shift` at most. `squares` is the sum of the squares of `values` numbers of noise alone. Evidence of two
+    runs adds up. Raises ValueError naming the field out of range.
+    """
+
+    shift: float
+    draws: int
+    total: float
+    values: int
+    squares: float
+
+    def __post_init__(self) -> None:
+        real("shift", self.shift, above=0)
+        integer("draws", self.draws)
+        real("total", self.total)
+        integer("values", self.values)
+        real("squares", self.squares, at_least=0)
+
+    @classmethod
+    def of(cls, drawn: NDArray[np.float64], noise: NDArray[np.float64], shift: float) -> Self:
+        """Return the evidence of observations of steps that drew the record, and of noise alone, of any shapes."""
+        return cls(shift, drawn.size, float(drawn.sum()), noise.size, float(np.square(noise).sum()))
+
+    def __add__(self, other: StepEvidence) -> StepEvidence:
+        """Return the evidence of both; raises ValueError where a record would move them differently."""
+        if self.shift != other.shift:
+            raise ValueError(f"shift: {self.shift} and {other.shift} do not add up")
+        return StepEvidence(
+            self.shift, self.draws + other.draws, self.total + other.total, self.values + other.values,
+            self.squares + other.squares,
+        )  # fmt: skip
+
+    def columns(self, attack: str) -> dict[str, Any]:
+        """Return the fields as columns of a run table."""
+        return {f"{attack}_{name}": value for name, value in asdict(self).items()}
+
+    @classmethod
+    def read(cls, run: Mapping[str, Any], attack: str) -> Self | None:
+        """Return the evidence of an attack in a row of a run table, None where it has none."""
+        found = {field.name: float(run.get(f"{attack}_{field.name}", math.nan)) for field in fields(cls)}
+        if any(math.isnan(value) for value in found.values()):
+            return None
+        return cls(found["shift"], int(found["draws"]), found["total"], int(found["values"]), found["squares"])
+
+
+def reach_lower_bound(evidence: StepEvidence, confidence: float = 0.95) -> float:
+    """Return a lower bound on how far a record moves a step that draws it, in deviations of the noise, 0 to 50.
+
+    The mean over draws is N(reach, noise^2 / draws), and the noise is at most what the chi-square law allows its sum of
+    squares; both are exact. Guarantee: with probability `confidence` or more some step reaches as far, if the noise
+    is Gaussian, the same in every direction, and independent from step to step. Reaches may differ between steps. What
+    is not noise alone among the squares only lowers the bound. Raises ValueError naming the argument.
+    """
+    miss = 1 - real("confidence", confidence, above=0, below=1)
+    if evidence.draws == 0 or evidence.values == 0 or evidence.total <= 0:
+        return 0.0
+    noise = math.sqrt(evidence.squares / float(chi2.ppf(_OF_NOISE * miss, evidence.values)))
+    if evidence.total >= _FARTHEST * noise * evidence.draws:
+        return _FARTHEST
+    mean = evidence.total / evidence.draws / noise
+    return max(0.0, mean + float(ndtri((1 - _OF_NOISE) * miss)) / math.sqrt(evidence.draws))
 
 
 @lru_cache(maxsize=256)
 def family_epsilon(
-    errors: TestErrors,
-    sampler: Sampler,
+    evidence: StepEvidence,
+    sampler: Poisson | FixedBatches,
     *,
-    noise_multiplier: float,
     steps: int,
     delta: float,
     neighbouring: str,
     confidence: float = 0.95,
 ) -> float:
-    """Return a lower bound on epsilon at `delta` if the run is Gaussian steps on batches of `sampler`, 0 if none.
+    """Return a lower bound on epsilon at `delta` if the run is `steps` Gaussian steps on batches of `sampler`.
 
-    `noise_multiplier` > 0, what is stated, is only where the search begins: noise is looked for from an eighth to 16
-    times of it, and found to 0.5 %, on the safe side. Guarantee: if the run is of the family, and the test was fixed
-    before the trainings that it counts, the bound is above the run's epsilon with probability 1 - `confidence` at most.
-    Source: nasr2023, section 5; `privacy_curve` (the members' curves). Raises ValueError naming the argument.
+    0 where the evidence shows nothing. Guarantee: as of `reach_lower_bound`; then the bound is above the run's epsilon
+    with probability 1 - `confidence` at most. Raises ValueError naming the argument.
     """
-    found, wrong = errors.rates(confidence)
-    if found <= wrong or wrong >= 1:
+    reach = reach_lower_bound(evidence, confidence)
+    if reach == 0:
         return 0.0
-
-    def refuted(noise: float) -> bool:
-        curve = privacy_curve([Phase(sampler, noise, steps)], neighbouring=neighbouring)
-        return bool(curve.true_positive_rate(wrong).upper < found)
-
-    low, high = _LEAST * noise_multiplier, _MOST * noise_multiplier
-    if not refuted(high):
-        return 0.0
-    if refuted(low):
-        high = low
-    while high / low > _NEAR:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return guarantee(sampler, noise_multiplier=high, steps=steps, delta=delta, neighbouring=neighbouring).lower
+    noise = evidence.shift / reach
+    return guarantee(sampler, noise_multiplier=noise, steps=steps, delta=delta, neighbouring=neighbouring).lower

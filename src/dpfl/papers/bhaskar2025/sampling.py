@@ -123,8 +123,8 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
                 )
             ],
             "ε claimed": cells["epsilon"].map("{:g}".format),
-            "ε proven": [at_most(epsilon, places=2) for epsilon in cells["epsilon_proven"]],
-            "ε at least": [at_least(epsilon, places=2) for epsilon in cells["epsilon_refuted"]],
+            "ε proven": [at_most(epsilon) for epsilon in cells["epsilon_proven"]],
+            "ε at least": [at_least(epsilon) for epsilon in cells["epsilon_refuted"]],
             "Claim": [str(epsilon_verdict(*known)) for known in epsilons.itertuples(index=False)],
         }
     )
@@ -170,11 +170,11 @@ def _cost(group: pd.DataFrame) -> str:
     shuffled, others = group[is_shuffled].iloc[0], group[~is_shuffled]
     texts = _with_interval(others["over_shuffled_pct"], others["over_shuffled_interval_pct"], "{:+z.2f}")
     changes = " and ".join(
-        f"{text} points with {SAMPLERS[row.sampling]} sampling (proven ε {at_most(row.epsilon_proven, places=2)})"
+        f"{text} points with {SAMPLERS[row.sampling]} sampling (proven ε {at_most(row.epsilon_proven)})"
         for row, text in zip(others.itertuples(), texts, strict=True)
     )
     where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
-    spent = f"is at least {at_least(shuffled['epsilon_refuted'], places=2)} with shuffled epochs"
+    spent = f"is at least {at_least(shuffled['epsilon_refuted'])} with shuffled epochs"
     runs = int(others["runs"].min())
     seeds = "one seed, so no interval" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
     return f"{where}: ε {spent}. The change in accuracy over them is {changes} ({seeds}; mean over the splits)."

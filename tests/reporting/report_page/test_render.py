@@ -113,8 +113,8 @@ def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_do
     folder = changed("accounting/bhaskar2025.csv", shuffled)
     first = html(contents(folder, made[1])).partition('<section id="claims"')[0]
     assert (
-        '<a href="#epsilons">Shuffled epochs with the ε for Poisson batches: refuted in its only setting (claimed '
-        "2.93, in truth at least 12.8).</a>" in first
+        '<a href="#bhaskar2025-epsilons">Shuffled epochs with the ε for Poisson batches: refuted in its only setting '
+        "(claimed 2.93, in truth at least 12.8).</a>" in first
     )
     assert "<li>1 refuted: " in first
     assert "Bhaskar 2025</a> 1 (shuffled epochs, ε from a bound for" in first

@@ -131,7 +131,7 @@ def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
     folder = changed(TABLE, with_single)
     numbers = printed_numbers("bhaskar2025", "table_2", folder / TABLE)
     assert [each.single for each in numbers[:5]] == [Agreement.REPRODUCED] * 3 + [Agreement.UNDECIDED, Agreement.SINGLE]
-    said = "1 with one run. If the published values are single runs: 3 reproduced, 1 undecided. Median difference 0.7"
+    said = "1 with one run. If the published values are single runs, not means: 3 reproduced, 1 undecided. Median "
     assert said in summary(numbers).sentence()
 
 

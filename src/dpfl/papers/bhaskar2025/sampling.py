@@ -227,7 +227,8 @@ def sampling_message(cells: pd.DataFrame) -> str:
     budgets = overall["epsilon"].nunique()
     over = f" over {budgets} values of ε" if budgets > 1 else ""
     seeds = "one seed" if overall["runs"].max() == 1 else f"{count_range(overall['runs'])} seeds"
-    return f"{text}; Poisson and balls-in-bins batches change accuracy by {change} points{over} at the same noise ({seeds})"
+    changed = f"Poisson and balls-in-bins batches change accuracy by {change} points{over}"
+    return f"{text}; {changed} at the same noise ({seeds})"
 
 
 def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:

@@ -76,6 +76,8 @@ _DATASETS = re.compile(rf"(?:(?<=^)|(?<=, )|(?<=: ))(?:{'|'.join(dataset_entries
 
 _ROUNDING = 1e-9
 """Relative excess over a bound up to which a computed number is said to equal it."""
+_LARGEST_TOLERANCE = 1e-3
+"""Margin of a bound of 0 up to which it is what rounding may add, not a part of the claim."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
     first, comma, tested = claimed.partition(",")
     kind = next((word for word in ("at most ", "above ") if first.startswith(word)), "")
     values = first.removeprefix(kind).split(" to ")
-    if kind == "at most " and not row["target"] and float(values[0]) > 0:
+    if kind == "at most " and not row["target"] and 0 < float(values[0]) <= _LARGEST_TOLERANCE:
         return f"{kind}0 (our tolerance: {values[0]}){comma}{tested}"
     gap = row["estimate"] - row["target"]
     if _number(row["estimate"]) in values and row["low"] == row["high"] and math.isfinite(gap):

@@ -79,8 +79,8 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
         "MNIST, ScatterNet + linear, noise for ε = 2.93 with the authors' Poisson batches: shuffled epochs spend an ε "
-        "of at least 12.77 and at most 28.10. Compared with shuffled epochs, accuracy changes with Poisson batches by "
-        "-0.10 ± 0.00 points (proven ε 2.642)"
+        "of at least 12.77 and at most 28.10. Compared with shuffled epochs, accuracy changes by "
+        "-0.10 ± 0.00 points with Poisson batches (proven ε 2.642) and by "
     )
     assert " (4 seeds; ± is a 95 % interval; mean over all splits" in page.notes[0]
     first = page.body.iloc[0]

@@ -174,7 +174,7 @@ def _cost(group: pd.DataFrame) -> str:
     shuffled, others = group[is_shuffled].iloc[0], group[~is_shuffled]
     texts = _with_interval(others["over_shuffled_pct"], others["over_shuffled_interval_pct"], "{:+z.2f}")
     changes = " and ".join(
-        f"{_BATCHES[row.sampling]} by {text} points (proven ε {at_most(row.epsilon_proven)})"
+        f"by {text} points with {_BATCHES[row.sampling]} (proven ε {at_most(row.epsilon_proven)})"
         for row, text in zip(others.itertuples(), texts, strict=True)
     )
     where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
@@ -185,7 +185,7 @@ def _cost(group: pd.DataFrame) -> str:
     runs = int(others["runs"].min())
     seeds = "one seed, so no interval" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
     return (
-        f"{where}: {spent}. Compared with shuffled epochs, accuracy changes with {changes} ({seeds}; mean over all "
+        f"{where}: {spent}. Compared with shuffled epochs, accuracy changes {changes} ({seeds}; mean over all "
         "splits of 20 epochs into E local epochs and R rounds)."
     )
 

@@ -413,6 +413,11 @@ class PaperView:
         """Its lead findings, in the order of paper.yaml; those of which nothing is finished are left out."""
         return [found for each in self.paper.findings if (found := self._finding(each))]
 
+    @property
+    def has_study(self) -> bool:
+        """True if one of its lead findings is no claim: the card of such a study says what shuffling does."""
+        return any(found.verdict is None for found in self.findings)
+
     def _finding(self, entry: Mapping[str, str]) -> LeadFinding | None:
         """Return a finding that paper.yaml names, None if neither its claim nor its table is finished."""
         figure = self.figure(entry["figure"])

@@ -65,6 +65,8 @@ class Paper:
     """Why a setting has its value where the paper does not state it; "*" speaks for all that are not named."""
     deviations: list[str] = field(default_factory=list)
     """Where the runs differ from the paper on purpose, a sentence each."""
+    notation: dict[str, str] = field(default_factory=dict)
+    """Symbols of the paper that its claims use, with what they mean."""
     findings: list[dict[str, str]] = field(default_factory=list)
     """Lead findings of the report's first screen: a sentence, a figure, and a claim or a table."""
 

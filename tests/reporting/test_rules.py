@@ -110,13 +110,16 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     said = judge(ClaimEvidence([saved, *plain]), rule)
     assert said.count(Status.FAILS) == 0
     assert said.reason == (
-        "Shown in none of 21 cases; no case contradicts it once all 21 are considered together. Tested alone, 1 case "
-        "would contradict it."
+        "0 of 21 cases show it and 0 contradict it once all 21 are considered together; 21 cannot tell. Tested alone, "
+        "1 case would contradict it."
     )
     failing = from_values("failing", -5 + spread)
     said = judge(ClaimEvidence([failing, saved, *plain]), rule)
-    assert said.reason == "Shown in none of 22 cases; 1 contradicts it. Tested alone, 1 case would also contradict it."
-    assert judge(ClaimEvidence(plain), rule).reason == "Shown in none of 20 cases; no case contradicts it."
+    assert said.reason == (
+        "1 of 22 cases contradicts it; none shows it; 21 cannot tell. Tested alone, 1 case would also contradict it."
+    )
+    plainly = "0 of 20 cases show it and 0 contradict it; 20 cannot tell."
+    assert judge(ClaimEvidence(plain), rule).reason == plainly
 
 
 def test_a_case_that_only_the_margin_saves_is_counted_aloud():
@@ -125,8 +128,8 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
     assert said.count(Status.WITHIN_MARGIN) == 2
     assert said.reason == (
-        "Shown in none of 2 cases; no case contradicts it. In 2 cases it misses by less than the margin. In 1 case it "
-        "falls short by more than chance."
+        "0 of 2 cases show it and 0 contradict it; 2 miss it by less than the margin. In 1 case it falls short by more "
+        "than chance."
     )
 
 
@@ -179,7 +182,7 @@ def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
-    assert judgement.reason.endswith("All of them have a single run on at least one side, which no test can judge.")
+    assert judgement.reason.endswith("; 5 have a single run on at least one side, which no test can judge.")
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
         "It has a single run on at least one side, which no test can judge."
     )
@@ -190,7 +193,10 @@ def test_a_case_that_can_be_tested_goes_before_single_runs():
     single = [from_values(f"single {value}", [value]) for value in (-100.0, 100.0)]
     judgement = judge(ClaimEvidence([*single, *tested]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
     assert judgement.verdict is Verdict.UNDECIDED and judgement.cases[0].case.case == "effect 0.0"
-    assert judgement.reason.endswith("2 of them have a single run on at least one side, which no test can judge.")
+    assert judgement.reason == (
+        "1 of 4 cases shows it and 0 contradict it; 2 have a single run on at least one side, which no test can judge; "
+        "1 cannot tell."
+    )
 
 
 def test_cases_are_found_within_a_margin_by_chance_as_seldom_as_alpha():

@@ -314,8 +314,6 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, tally)
     order = dict.fromkeys([tests.foremost(decisive), *tests.order(statuses)])
-    if tally.single and verdict in (Verdict.UNDECIDED, Verdict.WEAKER):
-        reason = f"{reason} {tally.single_runs()}"
     if missing and verdict is not Verdict.REFUTED:
         reason = f"{reason} {missing} more {'case was' if missing == 1 else 'cases were'} not run."
     return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], missing)
@@ -399,40 +397,46 @@ class _Tally:
         self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
 
     def sentence(self) -> str:
-        """Say in how many cases the claim is shown and how many contradict it; then one sentence for each finer count.
+        """Say how many cases show the claim, how many contradict it, and what the others are; counterexamples first.
 
         The first sentence is the plain one, the others are its statistics.
         """
         if self.holds == self.ran:
             return f"Shown in {self.all_cases()}."
         if self.ran == 1:
-            return f"Its only case {'contradicts' if self.fails else 'does not decide'} it."
+            alone = " It has a single run on at least one side, which no test can judge." if self.single else ""
+            return f"Its only case {'contradicts' if self.fails else 'does not decide'} it.{alone}"
         if self.fails == self.ran:
             return f"{self.all_cases().capitalize()} contradict it."
         more = []
-        if self.near > self.holds:
-            more.append(f"In {_count(self.near - self.holds, 'case')} it misses by less than the margin.")
         if self.alone:
             also = " also" if self.fails else ""
             more.append(f"Tested alone, {_count(self.alone, 'case')} would{also} contradict it.")
         if self.short > self.alone:
             more.append(f"In {_count(self.short, 'case')} it falls short by more than chance.")
-        return " ".join([f"Shown in {self.holds or 'none'} of {self.ran} cases; {self._against()}.", *more])
+        return " ".join([f"{self._outcome()}{self._others()}.", *more])
 
-    def _against(self) -> str:
-        """Say how many cases contradict the claim, and by which test if none does."""
+    def _outcome(self) -> str:
+        """Say how many cases show the claim and how many contradict it, and by which test if none does."""
         if self.fails:
-            return f"{self.fails} {'contradict' if self.fails > 1 else 'contradicts'} it"
+            shown = f"; {self.holds} {'shows' if self.holds == 1 else 'show'} it" if self.holds else "; none shows it"
+            return f"{self.fails} of {self.ran} cases {'contradicts' if self.fails == 1 else 'contradict'} it{shown}"
         together = f" once all {self.ran} are considered together" if self.alone else ""
-        return f"no case contradicts it{together}"
+        verb = "shows" if self.holds == 1 else "show"
+        return f"{self.holds} of {self.ran} cases {verb} it and 0 contradict it{together}"
 
-    def single_runs(self) -> str:
-        """Say how many cases no test can judge."""
-        if self.ran == 1:
-            return "It has a single run on at least one side, which no test can judge."
-        which = "All" if self.single == self.ran else self.single
-        verb = "has" if self.single == 1 else "have"
-        return f"{which} of them {verb} a single run on at least one side, which no test can judge."
+    def _others(self) -> str:
+        """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
+        within = self.near - self.holds
+        kinds = {
+            f"{'misses' if within == 1 else 'miss'} it by less than the margin": within,
+            f"{'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge": (
+                self.single
+            ),
+            "cannot tell": self.ran - self.near - self.fails - self.single,
+        }
+        others = "; ".join(f"{count} {words}" for words, count in kinds.items() if count)
+        return f"; {others}" if others else ""
 
     def all_cases(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""
@@ -471,7 +475,7 @@ def _exists(tests: _Tests, tally: _Tally) -> Decision:
     if tally.ran == tally.total and bool(below.all()):
         shown = f"{tally.all_cases().capitalize()} contradict{'s' if tally.ran == 1 else ''} it."
         return Verdict.REFUTED, shown, (tests.fails, False)
-    return Verdict.UNDECIDED, f"Shown in none of {tally.ran} cases; not all of them exclude it.", strongest
+    return Verdict.UNDECIDED, tally.sentence(), strongest
 
 
 def _in_experiments(tests: _Tests, tally: _Tally) -> Decision:

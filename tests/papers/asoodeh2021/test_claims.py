@@ -150,7 +150,7 @@ def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, sim
 
 
 def test_the_interval_that_the_errata_state_is_the_one_that_is_judged(results):
-    [case] = [each for each in claims.price_bound(results).cases if each.case.startswith("simulation of the errata")]
+    [case] = [each for each in claims.price_bound(results).cases if each.case.startswith("our simulation")]
     row = results.table(KEY, "errata").set_index("entry").loc["corollary_utility"]
     assert case.interval() == pytest.approx(
         (row["independent"] - row["interval"], row["independent"] + row["interval"])

@@ -76,7 +76,9 @@ def test_the_figure_of_a_claim_is_the_first_that_its_cases_were_read_from(made):
 
 
 def test_the_deciding_case_is_one_line_with_its_numbers():
-    assert deciding_case(ROW, "above 0") == "k = 10: 1.25 points (0.5 to 2); the claim needs above 0"
+    assert deciding_case(ROW, "above 0") == (
+        "k = 10: 1.25 points (0.5 to 2, 95 % interval of 10 runs); the claim needs above 0"
+    )
     computed = {**ROW, "low": 1.25, "high": 1.25, "n": 0, "adjusted_p": math.nan, "unit": ""}
     assert deciding_case(computed, "at most 1") == "k = 10: 1.25; the claim needs at most 1"
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
@@ -86,7 +88,9 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
 
 def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):
     row = {**ROW, "unit": "delta ="}
-    assert deciding_case(row, "at most 1") == "k = 10: δ = 1.25 (0.5 to 2); the claim needs at most 1"
+    assert deciding_case(row, "at most 1") == (
+        "k = 10: δ = 1.25 (0.5 to 2, 95 % interval of 10 runs); the claim needs at most 1"
+    )
     folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(unit="delta =", margin=0.5))
     view = claim_views(folder, "asoodeh2020")[0]
     assert view.cases.columns[2] == "estimate, δ" and view.rule.endswith("Margin: 0.5.")
@@ -121,6 +125,7 @@ def test_the_setting_that_tells_the_cases_apart_is_named():
         (0.07357, 0.07356, "0.07354 to 0.07358", "0.07354 to 0.07358"),
         (6.021, 7.115, "7.115", "7.115"),
         (1.25, 0.0, "above 0", "above 0"),
+        (0.5028, 0.0, "at most 1e-09", "at most 0 (our tolerance: 1e-09)"),
         (0.5, 0.5, "above 0.5, tested: above 1", "above 0.5 (equal), tested: above 1"),
     ],
 )

@@ -133,8 +133,24 @@ def test_a_lead_table_shows_its_first_note_and_no_verdict(page):
     entry = {"sentence": "A study", "table": "table_2", "figure": "distances"}
     [found] = leading(page.papers[1], entry)
     table = next(part for part in page.papers[1].sections.tables if part.name == "table_2")
-    assert found.verdict is None and found.found == table.notes[0] and found.place == "table-bhaskar2025-table_2"
+    assert (
+        found.verdict is None
+        and not found.parts
+        and found.found == table.notes[0]
+        and found.place == "table-bhaskar2025-table_2"
+    )
     assert found.figure is None, "distances was not run"
+
+
+def test_a_lead_claim_names_its_parts_with_another_verdict_and_its_counterexample(page):
+    view = page.papers[0]
+    whole, same, refuted = (replace(view.claims[number], of="claim_0") for number in (0, 0, 2))
+    asked = replace(refuted, key="asked", our_question=True)
+    parts = replace(view, claims=(whole, replace(same, key="same"), refuted, asked))
+    [found] = leading(parts, {"sentence": "A", "claim": "claim_0", "figure": "figure_2"})
+    assert found.parts == (refuted,) and found.counterexample == ""
+    [found] = leading(parts, {"sentence": "A", "claim": "claim_2", "figure": "figure_2"})
+    assert found.counterexample == refuted.deciding != "" and found.parts == ()
 
 
 def test_a_finding_of_which_nothing_is_finished_is_left_out(page):
@@ -229,6 +245,17 @@ def test_a_run_table_counts_where_no_commit_accounts_for_its_code(tmp_path):
     os.mkfifo(record_path(folder / "0.csv.gz"))
     record_path(folder / "3.csv.gz").unlink()
     assert untraced_runs(tmp_path, "p").startswith("8 of 8 ")
+
+
+@pytest.mark.parametrize(("digest", "words"), [("a", "the numbers are valid."), ("b", "cannot be compared.")])
+def test_an_untraced_run_affects_nothing_where_its_code_is_that_of_traced_ones(tmp_path, digest, words):
+    folder = tmp_path / "runs" / "p"
+    folder.mkdir(parents=True)
+    for number, source in enumerate([CLEAN | {"digest": "a"}, CLEAN | {"dirty": True, "digest": digest}]):
+        table = folder / f"{number}.csv.gz"
+        table.touch()
+        record_path(table).write_text(json.dumps({"source": source}))
+    assert untraced_runs(tmp_path, "p").endswith(words)
 
 
 def test_runs_of_commits_alone_need_no_sentence(tmp_path):

@@ -79,7 +79,7 @@ def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_th
     ]
     assert under_other_batches(known) == [
         "Shuffled epochs with the ε for Poisson batches: refuted in both settings (claimed 1.2, in truth at least "
-        "1.96; claimed 2.93, in truth at least 12.8)."
+        "1.960; claimed 2.93, in truth at least 12.80)."
     ]
 
 
@@ -91,7 +91,7 @@ def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do
 
     shown = under_other_batches(statements(changed(NOISE, balls), "bhaskar2025"))
     assert [text.partition(" with")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
-    assert shown[0].endswith("refuted in its only setting (claimed 2.93, in truth at least 12.8).")
+    assert shown[0].endswith("refuted in its only setting (claimed 2.93, in truth at least 12.80).")
     assert shown[1] == "Balls in bins with the ε for Poisson batches: proven in its only setting."
 
 

@@ -93,7 +93,11 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
         for number in range(5):
             links = [a for tag, a in read.elements if tag == "a" and a["href"] == f"#claim-{paper}-claim_{number}"]
             refuted = any("Refuted." in link.get("title", "") for link in links)
-            assert len(links) == 2 + refuted, "a square, a row of the table of claims, and a line if it is refuted"
+            is_part = number > 0
+            assert len(links) == 2 + 2 * refuted + is_part, (
+                "a square, a row of the table of claims, a line there and above its paper's claims if it is refuted, "
+                "and one at the claim that it is a part of"
+            )
 
 
 def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):
@@ -113,8 +117,8 @@ def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_do
     folder = changed("accounting/bhaskar2025.csv", shuffled)
     first = html(contents(folder, made[1])).partition('<section id="claims"')[0]
     assert (
-        '<a href="#epsilons">Shuffled epochs with the ε for Poisson batches: refuted in its only setting (claimed '
-        "2.93, in truth at least 12.8).</a>" in first
+        '<a href="#bhaskar2025-epsilons">Shuffled epochs with the ε for Poisson batches: refuted in its only setting '
+        "(claimed 2.93, in truth at least 12.80).</a>" in first
     )
     assert "<li>1 refuted: " in first
     assert "Bhaskar 2025</a> 1 (shuffled epochs, ε from a bound for" in first

@@ -94,7 +94,7 @@ def price_bound(results: Results) -> ClaimEvidence:
     cases = interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"])
     errata = results.table(KEY, "errata")
     risks = errata[errata["entry"] == "corollary_utility"]
-    name = "simulation of the errata: {case}"
+    name = "our simulation, {case}"
     simulated = interval_cases(
         risks, name, risks["independent"], risks["interval"], level=LEVEL, target=risks["printed"]
     )

@@ -34,6 +34,10 @@ SAMPLERS = {
     Sampling.BALLS_IN_BINS.value: "balls in bins",
 }
 """The samplers compared, that of practice first: the others are set against it."""
+_BATCHES = {
+    Sampling.POISSON.value: "Poisson batches",
+    Sampling.BALLS_IN_BINS.value: "balls-in-bins batches",
+}
 EVERY_SPLIT = "all"
 _WHERE = ["dataset", "ran_on", "stand_in", "data_note", "model", "epsilon"]
 _SPLIT = ["local_epochs", "rounds"]
@@ -123,8 +127,8 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
                 )
             ],
             "ε claimed": cells["epsilon"].map("{:g}".format),
-            "ε proven": [at_most(epsilon, places=2) for epsilon in cells["epsilon_proven"]],
-            "ε at least": [at_least(epsilon, places=2) for epsilon in cells["epsilon_refuted"]],
+            "ε proven": [at_most(epsilon) for epsilon in cells["epsilon_proven"]],
+            "ε at least": [at_least(epsilon) for epsilon in cells["epsilon_refuted"]],
             "Claim": [str(epsilon_verdict(*known)) for known in epsilons.itertuples(index=False)],
         }
     )
@@ -162,7 +166,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
 
 
 def _cost(group: pd.DataFrame) -> str:
-    """Say of one budget what is known of epsilon with shuffled batches, and what batches with a proof cost in accuracy.
+    """Say of one budget what is known of epsilon with shuffled batches, and what batches with proof cost in accuracy.
 
     `group`: the rows of the budget for the mean over all splits, shuffled epochs among them.
     """
@@ -170,14 +174,20 @@ def _cost(group: pd.DataFrame) -> str:
     shuffled, others = group[is_shuffled].iloc[0], group[~is_shuffled]
     texts = _with_interval(others["over_shuffled_pct"], others["over_shuffled_interval_pct"], "{:+z.2f}")
     changes = " and ".join(
-        f"{text} points with {SAMPLERS[row.sampling]} sampling (proven ε {at_most(row.epsilon_proven, places=2)})"
+        f"by {text} points with {_BATCHES[row.sampling]} (proven ε {at_most(row.epsilon_proven)})"
         for row, text in zip(others.itertuples(), texts, strict=True)
     )
     where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
-    spent = f"is at least {at_least(shuffled['epsilon_refuted'], places=2)} with shuffled epochs"
+    where += " with the authors' Poisson batches"
+    spent = f"shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
+    upper = shuffled["epsilon_proven"]
+    spent += f" and at most {at_most(upper)}" if upper < math.inf else "; no upper bound is known"
     runs = int(others["runs"].min())
     seeds = "one seed, so no interval" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
-    return f"{where}: ε {spent}. The change in accuracy over them is {changes} ({seeds}; mean over the splits)."
+    return (
+        f"{where}: {spent}. Compared with shuffled epochs, accuracy changes {changes} ({seeds}; mean over all "
+        "splits of 20 epochs into E local epochs and R rounds)."
+    )
 
 
 def draw_sampling(cells: pd.DataFrame) -> Figure:
@@ -202,23 +212,23 @@ def draw_sampling(cells: pd.DataFrame) -> Figure:
 
 
 def sampling_message(cells: pd.DataFrame) -> str:
-    """Say for which budgets the claimed epsilon is refuted for shuffled batches, and what a proof costs in accuracy."""
+    """Say where shuffled batches exceed the epsilon that their noise is for, and what a proof costs in accuracy."""
     shuffled = cells[cells["sampling"] == "shuffled_epochs"].drop_duplicates(["ran_on", "model", "epsilon"])
     false = [
-        f"{row.epsilon:g} (at least {at_least(row.epsilon_refuted)})"
+        f"at least {at_least(row.epsilon_refuted)} with the noise for {row.epsilon:g}"
         for row in shuffled.itertuples()
         if epsilon_verdict(row.epsilon, row.epsilon_proven, row.epsilon_refuted) is EpsilonVerdict.REFUTED
     ]
-    claim = "the claim ε = {} is" if len(false) == 1 else "the claims ε = {} are"
-    text = "No ε is refuted for shuffled batches"
-    if false:
-        text = f"For shuffled batches {claim.format(listed(false))} false"
+    text = f"Shuffled batches spend an ε of {listed(false)}" if false else "No ε is refuted for shuffled batches"
     overall = cells[(cells["split"] == "all") & (cells["sampling"] != "shuffled_epochs")]
     if overall.empty:
         return text
     change = span(overall["over_shuffled_pct"], "{:+z.2f}")
+    budgets = overall["epsilon"].nunique()
+    over = f" over {budgets} values of ε" if budgets > 1 else ""
     seeds = "one seed" if overall["runs"].max() == 1 else f"{count_range(overall['runs'])} seeds"
-    return f"{text}; Poisson and balls-in-bins batches change accuracy by {change} points at the same noise ({seeds})"
+    changed = f"Poisson and balls-in-bins batches change accuracy by {change} points{over}"
+    return f"{text}; {changed} at the same noise ({seeds})"
 
 
 def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:

@@ -300,7 +300,10 @@ def groups_message(data: pd.DataFrame) -> str:
     rows = data[data["panel"] == "growth"]
     last = rows[rows["group"] == rows["group"].max()]
     texts = [f"{row.mu_ratio / row.group**0.5:.1f} for batches of {row.batch}" for row in last.itertuples()]
-    return f"μ of a group of {last['group'].iloc[0]} over the claim, √g times that of one record: {listed(texts)}"
+    largest = last["group"].iloc[0]
+    return (
+        f"In the largest group drawn (g = {largest}), μ over the claim, √g times that of one record, is {listed(texts)}"
+    )
 
 
 def _name_curve(axis: Axes, curve: pd.DataFrame, name: str, colour: str) -> None:

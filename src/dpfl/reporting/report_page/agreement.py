@@ -164,7 +164,7 @@ class Summary:
     """Counts of printed numbers, of those that we have, and their distances; `single`: were the prints single runs.
 
     `farthest` is the number with the largest distance, None if none is comparable; `collapsed` counts the comparable
-    numbers with a run that diverged or ended at chance, and `largest_of_others` is the largest distance without them.
+    numbers with a run that diverged or ended at chance, and `farthest_of_others` is the farthest without them.
     """
 
     printed: int
@@ -175,7 +175,7 @@ class Summary:
     unit: str
     farthest: PrintedNumber | None
     collapsed: int
-    largest_of_others: float
+    farthest_of_others: PrintedNumber | None
 
     @property
     def run(self) -> int:
@@ -197,7 +197,7 @@ class Summary:
         others = f" {self.counts[Agreement.STAND_IN]} more ran on stand-in data." if self.run > self.comparable else ""
         alone = ""
         if self.single != self.counts:
-            alone = f" If the published values are single runs: {_in_words(self.single, JUDGED)}."
+            alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
         outcomes = _in_words(self.counts, _COMPARED)
         return (
             f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} "
@@ -211,16 +211,27 @@ class Summary:
             return ""
         runs = "our only run" if cell.runs == 1 else f"{cell.collapsed} of our {cell.runs} runs"
         without = "this number" if self.collapsed == 1 else f"the {self.collapsed} numbers with such a run"
+        said = (
+            f" The largest is at {_compared(cell)}, because {runs} diverged or ended no better than a constant answer."
+        )
+        other = self.farthest_of_others
+        if other is None:
+            return said
+        by = "one run" if other.runs == 1 else f"{other.runs} runs"
         return (
-            f" The largest is at {in_words(cell.keys)}: published {cell.printed:.2f}, ours {cell.ours:.2f}, because "
-            f"{runs} diverged or ended no better than a constant answer. Without {without} it is "
-            f"{self.largest_of_others:.2g} {self.unit}."
+            f"{said} Without {without} it is {abs(other.difference):.2g} {self.unit}, at {_compared(other)} ({by}; we "
+            "do not know the cause)."
         )
 
 
 JUDGED = (Agreement.REPRODUCED, Agreement.NOT_REPRODUCED, Agreement.UNDECIDED)
 """Relations that a prediction interval gives."""
 _COMPARED = (*JUDGED, Agreement.SINGLE)
+
+
+def _compared(cell: PrintedNumber) -> str:
+    """Return a cell in words with both numbers."""
+    return f"{in_words(cell.keys)}: published {cell.printed:.2f}, ours {cell.ours:.2f}"
 
 
 def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:
@@ -248,7 +259,9 @@ def summary(numbers: Iterable[PrintedNumber]) -> Summary:
         unit=unit,
         farthest=max(comparable, key=lambda each: abs(each.difference), default=None),
         collapsed=sum(each.collapsed > 0 for each in comparable),
-        largest_of_others=max((abs(each.difference) for each in comparable if not each.collapsed), default=math.nan),
+        farthest_of_others=max(
+            (each for each in comparable if not each.collapsed), key=lambda each: abs(each.difference), default=None
+        ),
     )
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dpfl.catalog import dataset_entries, load
 from dpfl.files import is_regular, read_bytes, record_path
 from dpfl.reporting import claims
-from dpfl.reporting.display_names import data_name, with_greek_symbols
+from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import ClaimKind, Scope, Status, Verdict
+from dpfl.reporting.rules import LEVEL, ClaimKind, Scope, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +76,8 @@ _DATASETS = re.compile(rf"(?:(?<=^)|(?<=, )|(?<=: ))(?:{'|'.join(dataset_entries
 
 _ROUNDING = 1e-9
 """Relative excess over a bound up to which a computed number is said to equal it."""
+_LARGEST_TOLERANCE = 1e-3
+"""Margin of a bound of 0 up to which it is what rounding may add, not a part of the claim."""
 
 
 @dataclass(frozen=True)
@@ -117,16 +119,17 @@ class Place:
 class ClaimView:
     """A claim on the page.
 
-    `deciding` is the case that decides, with its numbers; `cases` has all of them; `part_of` is the text of the claim
-    that this one is a part of, "" if it is none. `figure` is the name of the paper's figure that shows it, "" without
-    one. `runs` is how many runs the deciding case has, 0 if it is computed. `our_question`: it is a question of ours,
-    not a claim.
+    `deciding` is the case that decides, with its numbers; `cases` has all of them; `of` is the key of the claim that
+    this one is a part of, its own if it is none, and `part_of` that claim's text, then "". `figure` is the name of the
+    paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if it is computed.
+    `our_question`: it is a question of ours, not a claim.
     """
 
     key: str
     text: str
     settings: str
     our_question: bool
+    of: str
     part_of: str
     verdict: VerdictStyle
     reason: str
@@ -174,6 +177,7 @@ def _view(
         text=with_greek_symbols(row["text"]),
         settings=with_greek_symbols(row.get("settings", "")),
         our_question=row["our_question"],
+        of=row["of"],
         part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=" ".join(filter(None, [row["reason"], shown_by(cases)])),
@@ -239,18 +243,23 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
         return ""
     needed = f"; the claim needs {claimed_words(claimed, row)}" if claimed else ""
     runs = " (one run)" if row["n"] == 1 else ""
-    said = f"{claims.in_unit(_number(row['estimate']), row['unit'])}{_interval(row)}{runs}{needed}"
+    interval = _interval(row).rstrip(")")
+    interval += f", {percent(LEVEL)} interval of {row['n']:g} runs)" if interval else ""
+    said = f"{claims.in_unit(_number(row['estimate']), row['unit'])}{interval}{runs}{needed}"
     return f"{case_name(row['case'])}: {with_greek_symbols(said)}"
 
 
 def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
     """Return the claimed range; where a computed number reads like an end of it, also how far it is from its target.
 
-    For example "at most 0.7672 (3.8e-12 below)" or "0.5359 (equal within 4e-13)".
+    For example "at most 0.7672 (3.8e-12 below)" or "0.5359 (equal within 4e-13)". Of a number that the claim bounds by
+    0, all above 0 is our tolerance: "at most 0 (our tolerance: 1e-09)".
     """
     first, comma, tested = claimed.partition(",")
     kind = next((word for word in ("at most ", "above ") if first.startswith(word)), "")
     values = first.removeprefix(kind).split(" to ")
+    if kind == "at most " and not row["target"] and 0 < float(values[0]) <= _LARGEST_TOLERANCE:
+        return f"{kind}0 (our tolerance: {values[0]}){comma}{tested}"
     gap = row["estimate"] - row["target"]
     if _number(row["estimate"]) in values and row["low"] == row["high"] and math.isfinite(gap):
         rounding = 0 <= gap <= _ROUNDING * abs(row["target"])

@@ -53,24 +53,34 @@ if TYPE_CHECKING:
 
 
 def untraced_runs(folder: Path, paper: str) -> str:
-    """Return how many run tables of a paper in results/<scale> no commit accounts for, as a sentence; "" for none.
+    """Return how many run tables of a paper in results/<scale> no commit accounts for, in sentences; "" for none.
 
     Those are the ones whose record names no commit, or a source tree with changes, or that have no readable record.
+    They do not affect the results if the digest of their training code is also that of runs from unchanged trees.
     """
-    tables = sorted((folder / "runs" / paper).glob("*.csv.gz"))
-    count = sum(not _has_commit(record_path(table)) for table in tables)
-    if not count:
+    known = [_source(record_path(table)) for table in sorted((folder / "runs" / paper).glob("*.csv.gz"))]
+    clean = {code for has_commit, code in known if has_commit}
+    others = [code for has_commit, code in known if not has_commit]
+    if not others:
         return ""
-    return f"{count} of {len(tables)} run tables were made from a changed source tree or name no commit."
+    said = f"{len(others)} of {len(known)} run tables were made from a changed source tree or name no commit."
+    if all(code and code in clean for code in others):
+        return (
+            f"{said} The digest of their training code is that of runs from an unchanged tree: the numbers are valid."
+        )
+    return f"{said} Their training code is not that of the other runs, or cannot be compared."
 
 
-def _has_commit(record: Path) -> bool:
-    """Return whether a record names the commit of an unchanged tree."""
+def _source(record: Path) -> tuple[bool, str]:
+    """Return whether a record names the commit of an unchanged tree, and the digest of its training code, "" if none.
+
+    A record that cannot be read has neither.
+    """
     try:
         source = parse_json(read_bytes(record))["source"]
-        return bool(source["commit"]) and not source.get("dirty")
+        return bool(source["commit"]) and not source.get("dirty"), str(source.get("digest", ""))
     except (ValueError, LookupError, TypeError, AttributeError):
-        return False
+        return False, ""
 
 
 # Counts of the training grid's jobs: how many were run, of how many, and which were not.
@@ -300,10 +310,10 @@ def picture_uri(csv: Path) -> str:
 
 
 ABOUT_SCALE = {
-    "demo": "Scale demo: small runs on data that come with scikit-learn and stand in for the real data. They show that "
-    "every stage works. Do not compare their accuracies with the published ones.",
-    "quick": "Scale quick: the real data with few seeds.",
-    "paper": "Scale paper: the real data. Each result gives its number of runs and marks what was not run.",
+    "demo": "These results are small runs on data that come with scikit-learn and stand in for the papers' real data. "
+    "They show that every stage works. Do not compare their accuracies with the published ones.",
+    "quick": "These results are on the papers' real data, with few seeds.",
+    "paper": "These results are on the papers' real data. Each gives its number of runs and marks what was not run.",
 }
 
 
@@ -320,7 +330,8 @@ class Setting:
 class LeadFinding:
     """A finding on the first screen: a sentence, what was found, a picture, and the place that shows more.
 
-    `verdict` is None for a finding that is no claim; then `found` is the first note of its table.
+    `verdict` is None for a finding that is no claim; then `found` is the first note of its table. `counterexample` is
+    the case that refutes it, "" if none does. `parts` are the claims that are parts of it and have another verdict.
     """
 
     sentence: str
@@ -328,6 +339,8 @@ class LeadFinding:
     found: str
     figure: Section | None
     place: str
+    counterexample: str = ""
+    parts: tuple[ClaimView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -355,6 +368,11 @@ class PaperView:
     def tally(self) -> list[tuple[VerdictStyle, int]]:
         """Number of claims with each verdict, without the verdicts that none has."""
         return tally(self.claims)
+
+    @property
+    def questions(self) -> int:
+        """Number of questions of ours among its claims, which no tally counts."""
+        return sum(claim.our_question for claim in self.claims)
 
     @property
     def refuted(self) -> list[ClaimView]:
@@ -395,18 +413,39 @@ class PaperView:
         """Its lead findings, in the order of paper.yaml; those of which nothing is finished are left out."""
         return [found for each in self.paper.findings if (found := self._finding(each))]
 
+    @property
+    def has_study(self) -> bool:
+        """True if one of its lead findings is no claim: the card of such a study says what shuffling does."""
+        return any(found.verdict is None for found in self.findings)
+
     def _finding(self, entry: Mapping[str, str]) -> LeadFinding | None:
         """Return a finding that paper.yaml names, None if neither its claim nor its table is finished."""
         figure = self.figure(entry["figure"])
         sentence, key = with_greek_symbols(entry["sentence"]), self.paper.key
         for claim in self.claims:
             if claim.key == entry.get("claim"):
-                return LeadFinding(sentence, claim.verdict, claim.reason, figure, f"claim-{key}-{claim.key}")
+                place, refuting = f"claim-{key}-{claim.key}", claim.deciding if claim.is_refuted else ""
+                return LeadFinding(
+                    sentence, claim.verdict, claim.reason, figure, place, refuting, self._other_parts(claim)
+                )
         for table in self.sections.tables:
             if table.name == entry.get("table"):
                 found = table.notes[0] if table.notes else f"Not run: {table.not_run}."
                 return LeadFinding(sentence, None, found, figure, f"table-{key}-{table.name}")
         return None
+
+    def parts_of(self, whole: ClaimView) -> list[ClaimView]:
+        """Return the claims and questions that are parts of a claim."""
+        return [claim for claim in self.claims if claim.of == whole.key != claim.key]
+
+    def _other_parts(self, whole: ClaimView) -> tuple[ClaimView, ...]:
+        """Return the parts of a claim that have another verdict; questions of ours are none."""
+        return tuple(each for each in self.parts_of(whole) if each.verdict != whole.verdict and not each.our_question)
+
+    @property
+    def notation(self) -> list[tuple[str, str]]:
+        """The paper's symbols with what they mean."""
+        return [(with_greek_symbols(symbol), with_greek_symbols(text)) for symbol, text in self.paper.notation.items()]
 
     @property
     def settings(self) -> list[Setting]:
@@ -422,6 +461,11 @@ class PaperView:
     def epsilon_groups(self) -> list[tuple[epsilons.Group, list[epsilons.EpsilonStatement]]]:
         """Its private settings by what their epsilons belong to."""
         return list(epsilons.by_sampling(self.statements).items())
+
+    @property
+    def under_other_batches(self) -> list[str]:
+        """Outcome of epsilons that are stated for other batches than were drawn, in sentences."""
+        return epsilons.under_other_batches(self.statements)
 
     @property
     def canaries(self) -> Section | None:
@@ -458,6 +502,11 @@ class Page:
         return tally(claim for view in self.papers for claim in view.claims)
 
     @property
+    def questions(self) -> int:
+        """Number of questions of ours on all papers."""
+        return sum(view.questions for view in self.papers)
+
+    @property
     def statements(self) -> tuple[epsilons.EpsilonStatement, ...]:
         """The private settings of all papers that claim an epsilon."""
         return tuple(statement for view in self.papers for statement in view.statements)
@@ -473,11 +522,6 @@ class Page:
             total_of = sum(count for _, count, _ in groups)
             found.append((wanted, total_of, sorted(groups, key=lambda group: -group[1])))
         return [each for each in found if each[1]]
-
-    @property
-    def under_other_batches(self) -> list[str]:
-        """Outcome of epsilons that are stated for other batches than were drawn, in sentences."""
-        return epsilons.under_other_batches(self.statements)
 
     @property
     def studies(self) -> list[LeadFinding]:

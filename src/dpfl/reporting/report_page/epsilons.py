@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.grid.expansion import noise_table
+from dpfl.reporting.bounds import at_least
 from dpfl.reporting.display_names import EpsilonVerdict, epsilon_verdict
 from dpfl.reporting.results import read_csv
 
@@ -175,7 +176,7 @@ def _outcome(group: list[EpsilonStatement]) -> str:
     alike = len({each.verdict for each in group}) == 1
     words = f"{group[0].verdict} in {_all_of(len(group))}" if alike else counts_in_words(group)
     ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
-    spent = "; ".join(f"claimed {each.claimed:.4g}, in truth at least {each.refuted:.4g}" for each in ends)
+    spent = "; ".join(f"claimed {each.claimed:.4g}, in truth at least {at_least(each.refuted)}" for each in ends)
     return f"{words} ({spent})" if spent else words
 
 

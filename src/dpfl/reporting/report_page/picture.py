@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.display_names import EpsilonVerdict, with_greek_symbols
 from dpfl.reporting.report_page.agreement import JUDGED, Agreement, PrintedNumber, in_words
 
@@ -139,10 +140,10 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
             place(each.claimed),
             SIZE - place(value),
             style,
-            f"claimed {each.claimed:g}, {style} {value:.3g} ({each.sampling})",
+            f"claimed {each.claimed:g}, {style} {rounded(value)} ({each.sampling})",
         )
         for each in statements
-        for style, value in (("proven", each.proven), ("refuted", each.refuted))
+        for style, value, rounded in (("proven", each.proven, at_most), ("refuted", each.refuted, at_least))
         if 0 < value < math.inf
     ]
     proven = sum(each.verdict is EpsilonVerdict.PROVEN for each in statements)

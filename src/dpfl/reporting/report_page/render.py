@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
+from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def _environment(*, escaped: bool) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "at_least": at_least,
+        "at_most": at_most,
         "cell": _cell,
         "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
         "number": _number,

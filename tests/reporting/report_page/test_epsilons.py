@@ -9,6 +9,7 @@ from dpfl.reporting.report_page.epsilons import (
     OWN_BOUND,
     by_sampling,
     counts,
+    in_a_sentence,
     statements,
     under_other_batches,
     with_verdict,
@@ -81,6 +82,13 @@ def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_th
         "Shuffled epochs with the ε for Poisson batches: refuted in both settings (claimed 1.2, in truth at least "
         "1.960; claimed 2.93, in truth at least 12.80)."
     ]
+
+
+def test_a_sentence_counts_the_epsilons_of_a_paper_and_says_which_are_refuted(changed):
+    assert in_a_sentence(statements(changed(NOISE, shuffled), "bhaskar2025")) == (
+        "Claimed epsilons: 1 proven, 2 refuted, 1 unproven. Refuted: 2 shuffled epochs, ε from a bound for Poisson batches."
+    )
+    assert in_a_sentence([]) == ""
 
 
 def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):

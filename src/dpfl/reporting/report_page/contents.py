@@ -463,6 +463,11 @@ class PaperView:
         return list(epsilons.by_sampling(self.statements).items())
 
     @property
+    def epsilons_in_a_sentence(self) -> str:
+        """Verdicts of the epsilons that it claims, and which are refuted."""
+        return epsilons.in_a_sentence(self.statements)
+
+    @property
     def under_other_batches(self) -> list[str]:
         """Outcome of epsilons that are stated for other batches than were drawn, in sentences."""
         return epsilons.under_other_batches(self.statements)

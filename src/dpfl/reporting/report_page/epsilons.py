@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,6 +154,14 @@ def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> l
         (count, f"{sampling}, ε from {source}{', in our own studies' if of_study else ''}")
         for (sampling, source, of_study), count in ordered
     ]
+
+
+def in_a_sentence(known: Sequence[EpsilonStatement]) -> str:
+    """Return how many claimed epsilons have each verdict, and of what the refuted ones are; "" for none."""
+    if not known:
+        return ""
+    refuted = "; ".join(f"{count} {what}" for count, what in with_verdict(known, EpsilonVerdict.REFUTED))
+    return f"Claimed epsilons: {counts_in_words(known)}.{f' Refuted: {refuted}.' if refuted else ''}"
 
 
 def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:

@@ -115,6 +115,20 @@ def test_a_saved_svg_has_each_colour_twice_and_is_drawn_once(drawing, tmp_path):
     _require_drawing(path)
 
 
+def test_a_saved_svg_does_not_hang_on_the_last_digits_of_a_layout(tmp_path):
+    texts = []
+    for last_digits in (0.0, 1e-13):
+        figure = plt.figure()
+        figure.add_axes((0.1, 0.1, 0.8, 0.8 + last_digits)).plot([0, 1], [0, 1 + last_digits], marker="o")
+        figure.savefig(tmp_path / "as_drawn.svg", metadata={"Date": None})
+        style.save(figure, tmp_path / "a.svg", "svg")
+        plt.close(figure)
+        texts.append(((tmp_path / "as_drawn.svg").read_text(), (tmp_path / "a.svg").read_text()))
+    (one, saved), (other, again) = texts
+    assert one != other and saved == again
+    assert set(re.findall(r"#([mp]\w{10})", saved)) <= set(re.findall(r'id="([mp]\w{10})"', saved))
+
+
 def test_coordinates_of_a_saved_svg_are_short_and_the_same_to_the_eye(drawing, tmp_path):
     style.save(drawing, tmp_path / "short.svg", "svg")
     drawing.savefig(tmp_path / "long.svg")

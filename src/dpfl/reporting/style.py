@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import textwrap
@@ -200,7 +201,8 @@ def save(figure: Figure, path: Path, format: str) -> None:
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[format]
     figure.savefig(path, format=format, metadata=metadata, dpi=180)
     if format == "svg":
-        path.write_text(_with_dark_colours(_with_short_numbers(path.read_text(encoding="utf-8"))), encoding="utf-8")
+        svg = _with_short_numbers(path.read_text(encoding="utf-8"))
+        path.write_text(_with_dark_colours(_with_steady_names(svg)), encoding="utf-8")
     if format == "png":  # a palette of 256 colours takes a third of the room, and no eye sees it
         with Image.open(path) as drawn:
             palette = drawn.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
@@ -224,7 +226,7 @@ def _with_dark_colours(svg: str) -> str:
     return svg.replace(_STYLE_END, f"{PREFERS_DARK}{{{''.join(rules)}}}{_STYLE_END}", 1)
 
 
-_COORDINATES = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
+_COORDINATES = re.compile(r' (?:d|x|y|width|height)="[^"]*"|translate\([^)]*\)')
 _LONG_NUMBER = re.compile(r"\d+\.\d{3,}")
 
 
@@ -232,3 +234,19 @@ def _with_short_numbers(svg: str) -> str:
     """Return a picture without indents, its coordinates rounded to hundredths of a point, which no eye sees."""
     svg = re.sub(r"\n\s+", "\n", svg)
     return _COORDINATES.sub(lambda found: _LONG_NUMBER.sub(lambda each: f"{float(each[0]):.2f}", found[0]), svg)
+
+
+_NAMED = re.compile(r'<(?:clipPath id="(p[0-9a-f]{10})">\s*<rect|path id="(m[0-9a-f]{10})") ([^>]*)>')
+_NAME = re.compile(r"\b[mp][0-9a-f]{10}\b")
+
+
+def _with_steady_names(svg: str) -> str:
+    """Return a picture whose clips and markers are named after what they are to hundredths of a point.
+
+    matplotlib names them after all digits, and the last ones of a layout differ between two drawings of one CSV.
+    """
+    names = {
+        clip or marker: (clip or marker)[0] + hashlib.sha256(content.encode()).hexdigest()[:10]
+        for clip, marker, content in _NAMED.findall(svg)
+    }
+    return _NAME.sub(lambda found: names.get(found[0], found[0]), svg)

@@ -86,7 +86,8 @@ def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_th
 
 def test_a_sentence_counts_the_epsilons_of_a_paper_and_says_which_are_refuted(changed):
     assert in_a_sentence(statements(changed(NOISE, shuffled), "bhaskar2025")) == (
-        "Claimed epsilons: 1 proven, 2 refuted, 1 unproven. Refuted: 2 shuffled epochs, ε from a bound for Poisson batches."
+        "Claimed epsilons: 1 proven, 2 refuted, 1 unproven. Refuted: 2 shuffled epochs, ε from a bound for Poisson "
+        "batches."
     )
     assert in_a_sentence([]) == ""
 

@@ -143,6 +143,7 @@ def test_a_claim_is_false_if_a_lower_bound_exceeds_it(refuted):
         for sampling, over in (("shuffled_epochs", 0.0), ("poisson", -0.5), ("balls_in_bins", 0.25))
     ]
     text = sampling_message(pd.DataFrame(rows))
-    assert ("the claim ε = 2 (at least 9" in text) == (refuted > 2) and text.startswith("No ε is") == (refuted < 2)
+    assert ("ε of at least 9.000 with the noise for 2;" in text) == (refuted > 2)
+    assert text.startswith("No ε is") == (refuted < 2)
     assert "by -0.50 to +0.25 points" in text and text.endswith("(3 seeds)")
     assert "accuracy" not in sampling_message(pd.DataFrame(rows).query("sampling == 'shuffled_epochs'"))

@@ -80,8 +80,8 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
         waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
         if waiting and view.jobs.not_run:
             reasons.append(
-                f"{waiting} of the {len(undecided)} undecided claims wait for `{view.paper.key}`'s other "
-                f"{view.jobs.not_run} jobs"
+                f"{waiting} of the {len(undecided)} undecided claims wait for {view.jobs.not_run} of "
+                f"`{view.paper.key}`'s {view.jobs.total} jobs"
             )
     return reasons
 

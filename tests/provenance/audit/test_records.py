@@ -327,10 +327,18 @@ def test_noise_that_was_not_calibrated_is_named():
     assert against_noise([{**RUN, "epsilon": "3"}], [ROW, OTHER]) == ["a run has no row in the noise calibration"]
 
 
-@pytest.mark.parametrize(("written", "is_found"), [("0.0126582278481012", False), ("0.01265822784810", True)])
-def test_a_number_may_have_been_written_with_fifteen_digits_and_no_fewer(written, is_found):
-    """As a machine with another pandas wrote the sampling rate 1/79."""
-    rate = {**ROW, "privacy_sample_rate": "0.012658227848101266"}
+@pytest.mark.parametrize(
+    ("written", "exact", "is_found"),
+    [
+        ("0.0126582278481012", "0.012658227848101266", False),
+        ("0.0012787723785166", "0.0012787723785166241", False),
+        ("0.0126582278481", "0.012658227848101266", True),
+        ("0.001278772378516", "0.0012787723785166241", True),
+    ],
+)
+def test_a_number_may_have_been_written_with_sixteen_decimals_and_no_fewer(written, exact, is_found):
+    """As a machine with another pandas wrote the sampling rates 1/79 and 1/782."""
+    rate = {**ROW, "privacy_sample_rate": exact}
     assert bool(against_noise([{**RUN, "privacy_sample_rate": written}], [rate])) is is_found
 
 

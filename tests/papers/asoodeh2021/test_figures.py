@@ -181,7 +181,7 @@ def test_a_change_without_replacement_is_a_share_of_the_risk_with_it(results):
     figure = RUN_FIGURES["sampling"].draw(data)
     rows = data[(data["noise_std"] == data["noise_std"].min()) & (data["batch_size"] == data["batch_size"].min())]
     drawn = figure.axes[0].containers[0].lines[0].get_xdata()
-    assert drawn == pytest.approx(100 * (rows["one_pass"] / rows["with_replacement"] - 1))
+    assert list(drawn) == pytest.approx(list(100 * (rows["one_pass"] / rows["with_replacement"] - 1)))
     assert {axis.get_xlabel() for axis in figure.axes} == {"change of the excess risk (%)"}
     assert len({axis.get_xlim() for axis in figure.axes}) == 1
     plt.close(figure)

@@ -334,9 +334,11 @@ def test_noise_that_was_not_calibrated_is_named():
         ("0.0012787723785166", "0.0012787723785166241", False),
         ("0.0126582278481", "0.012658227848101266", True),
         ("0.001278772378516", "0.0012787723785166241", True),
+        ("0.0012787723785167", "0.0012787723785166241", True),
+        ("0.0126582278481013", "0.0126582278481012", True),
     ],
 )
-def test_a_number_may_have_been_written_with_sixteen_decimals_and_no_fewer(written, exact, is_found):
+def test_a_number_may_have_been_cut_after_sixteen_decimals_and_not_before(written, exact, is_found):
     """As a machine with another pandas wrote the sampling rates 1/79 and 1/782."""
     rate = {**ROW, "privacy_sample_rate": exact}
     assert bool(against_noise([{**RUN, "privacy_sample_rate": written}], [rate])) is is_found

@@ -247,7 +247,9 @@ def test_a_run_table_counts_where_no_commit_accounts_for_its_code(tmp_path):
     assert untraced_runs(tmp_path, "p").startswith("8 of 8 ")
 
 
-@pytest.mark.parametrize(("digest", "words"), [("a", "the numbers are valid."), ("b", "cannot be compared.")])
+@pytest.mark.parametrize(
+    ("digest", "words"), [("a", "is that of runs from an unchanged tree."), ("b", "cannot be compared.")]
+)
 def test_an_untraced_run_affects_nothing_where_its_code_is_that_of_traced_ones(tmp_path, digest, words):
     folder = tmp_path / "runs" / "p"
     folder.mkdir(parents=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import re
 import runpy
 import tarfile
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 _REPOSITORY = Path(__file__).parents[4]
 _COMMIT = re.compile("[0-9a-f]{40}")
 _LOCK = "requirements.lock"
+_DECIMALS = 16
 _PACKAGE = "src/dpfl"
 
 
@@ -459,11 +459,11 @@ def against_noise(runs: list[Row], noise: list[Row], *, earlier: bool = False) -
 
 
 def _same_spelled(one: str, other: str) -> bool:
-    """Return whether two cells are the same, or numbers that agree in thirteen digits: some versions of pandas write
-    sixteen decimals and no more, fourteen digits of a rate of a thousandth."""
-    first, second = number_in(one), number_in(other)
-    alike = first is not None and second is not None and math.isclose(first, second, rel_tol=1e-13, abs_tol=0.0)
-    return alike or same(one, other)
+    """Return whether two cells are the same, or the first is the second cut after sixteen decimals: some versions of
+    pandas write no more."""
+    whole, _, decimals = other.partition(".")
+    cut = len(decimals) > _DECIMALS and decimals.isdecimal()
+    return same(one, other) or (cut and one.rstrip("0") == f"{whole}.{decimals[:_DECIMALS]}".rstrip("0"))
 
 
 def refutes_more(runs: list[Row], noise: list[Row]) -> bool:

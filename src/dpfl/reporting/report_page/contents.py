@@ -56,7 +56,7 @@ def untraced_runs(folder: Path, paper: str) -> str:
     """Return how many run tables of a paper in results/<scale> no commit accounts for, in sentences; "" for none.
 
     Those are the ones whose record names no commit, or a source tree with changes, or that have no readable record.
-    They do not affect the results if the digest of their training code is also that of runs from unchanged trees.
+    The sentences say whether the digest of their training code is also that of runs from unchanged trees.
     """
     known = [_source(record_path(table)) for table in sorted((folder / "runs" / paper).glob("*.csv.gz"))]
     clean = {code for has_commit, code in known if has_commit}
@@ -65,9 +65,7 @@ def untraced_runs(folder: Path, paper: str) -> str:
         return ""
     said = f"{len(others)} of {len(known)} run tables were made from a changed source tree or name no commit."
     if all(code and code in clean for code in others):
-        return (
-            f"{said} The digest of their training code is that of runs from an unchanged tree: the numbers are valid."
-        )
+        return f"{said} The digest of their training code is that of runs from an unchanged tree."
     return f"{said} Their training code is not that of the other runs, or cannot be compared."
 
 

@@ -63,9 +63,12 @@ def test_ci_tests_every_version_that_is_declared_and_asserts_it(repository):
     assert f"Python {', '.join(declared[:-1])} and {last}" in (repository / "CONTRIBUTING.md").read_text()
 
 
-def test_the_container_does_not_run_as_root(repository):
+def test_the_container_begins_from_a_digest_and_does_not_run_as_root(repository):
     recipe = (repository / "Containerfile").read_text()
     steps = [line.split() for line in recipe.splitlines() if re.match("[A-Z]+ ", line)]
     users = [step[1] for step in steps if step[0] == "USER"]
     assert users == ["dpfl"] and [step[0] for step in steps][-3:] == ["USER", "WORKDIR", "ENTRYPOINT"]
-    assert "ENV HOME=/tmp USER=dpfl\n" in recipe and "we know no digest" in recipe
+    assert "ENV HOME=/tmp USER=dpfl\n" in recipe
+    [base] = [step[1] for step in steps if step[0] == "ARG" and step[1].startswith("BASE=")]
+    assert re.fullmatch(r"BASE=docker\.io/library/python@sha256:[0-9a-f]{64}", base)
+    assert [step[1] for step in steps if step[0] == "FROM"] == ["${BASE}"]

@@ -1,7 +1,7 @@
 """Cases and rules against simulated data: each verdict is reached, and wrong ones as seldom as is stated."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -128,9 +128,23 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
     assert said.count(Status.WITHIN_MARGIN) == 2
     assert said.reason == (
-        "0 of 2 cases show it and 0 contradict it; 2 miss it by less than the margin. In 1 case it falls short by more "
-        "than chance."
+        "0 of 2 cases show it and 0 contradict it; 2 miss it by less than the margin (5). In 1 case it falls short by "
+        "more than chance."
     )
+
+
+@pytest.mark.parametrize(
+    ("margin", "unit", "of_cases", "words"),
+    [
+        (0.5, "gain of accuracy, in points =", None, "the margin (0.5 points)"),
+        (1.0, "gain of accuracy, in points =", 1.0, "the margin (1 point)"),
+        (0.05, "share of the excess risk saved =", None, "the margin (0.05)"),
+        (0.05, "share of the excess risk saved =", 0.1, "the margin"),
+    ],
+)
+def test_a_margin_is_said_with_its_size_unless_cases_have_their_own(margin, unit, of_cases, words):
+    cases = [replace(from_values("case", np.array([0.0, 1.0])), margin=of_cases)]
+    assert Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, margin, unit).margin_in_words(cases) == words
 
 
 def test_one_plain_counterexample_refutes_a_claim_for_all_and_no_other():

@@ -131,7 +131,8 @@ with, its p-values, and the same number as the paper prints it."""
 
 def rule_of(claim: Mapping[str, Any]) -> Rule:
     """Return the rule that an entry of claims.yaml declares."""
-    return Rule(Scope(claim["scope"]), ClaimKind(claim["kind"]), float(claim.get("margin", 0.0)))
+    margin, unit = float(claim.get("margin", 0.0)), claim.get("unit", "")
+    return Rule(Scope(claim["scope"]), ClaimKind(claim["kind"]), margin, unit)
 
 
 def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -224,6 +224,14 @@ class Rule:
     scope: Scope
     kind: ClaimKind
     margin: float = 0.0
+    unit: str = ""
+
+    def margin_in_words(self, cases: Iterable[Case]) -> str:
+        """Return "the margin" with its size, unless cases have margins of their own: "the margin (0.5 points)"."""
+        if any(case.margin not in (None, self.margin) for case in cases):
+            return "the margin"
+        points = " points" if self.unit.removesuffix(" =").endswith("in points") else ""
+        return f"the margin ({self.margin:g}{points.removesuffix('s') if self.margin == 1 else points})"
 
 
 @dataclass(frozen=True)
@@ -310,7 +318,8 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     statuses = tests.statuses()
     spared = np.array([each is not Status.FAILS for each in statuses]) & ~tests.computed
     alone, short = (int((spared & (each < ALPHA)).sum()) for each in (tests.fails, tests.misses))
-    tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases), alone=alone, short=short)
+    single, margin = sum(case.n == 1 for case in cases), rule.margin_in_words(cases)
+    tally = _Tally(statuses, missing, single=single, alone=alone, short=short, margin=margin)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, tally)
     order = dict.fromkeys([tests.foremost(decisive), *tests.order(statuses)])
@@ -388,11 +397,14 @@ class _Tests:
 
 class _Tally:
     """Numbers of cases: by status, of a `single` run, `total` with those not run; of those that do not fail, how many
-    would if tested `alone`, and how many fall `short` of the claim by more than chance."""
+    would if tested `alone`, and how many fall `short` of the claim by more than chance. `margin` is that of the claim,
+    in words."""
 
-    def __init__(self, statuses: list[Status], missing: int, single: int, alone: int, short: int) -> None:
+    def __init__(
+        self, statuses: list[Status], missing: int, *, single: int, alone: int, short: int, margin: str
+    ) -> None:
         self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
-        self.single, self.alone, self.short = single, alone, short
+        self.single, self.alone, self.short, self.margin = single, alone, short, margin
         self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
         self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
 
@@ -429,7 +441,7 @@ class _Tally:
         """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
         within = self.near - self.holds
         kinds = {
-            f"{'misses' if within == 1 else 'miss'} it by less than the margin": within,
+            f"{'misses' if within == 1 else 'miss'} it by less than {self.margin}": within,
             f"{'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge": (
                 self.single
             ),
@@ -471,7 +483,7 @@ def _exists(tests: _Tests, tally: _Tally) -> Decision:
     if any(each is Status.HOLDS and not small for each, small in zip(tally.statuses, below, strict=True)):
         return Verdict.AS_STATED, f"{shown}; one is enough.", strongest
     if tally.holds:
-        return Verdict.WEAKER, f"{shown}, but by less than the margin.", strongest
+        return Verdict.WEAKER, f"{shown}, but by less than {tally.margin}.", strongest
     if tally.ran == tally.total and bool(below.all()):
         shown = f"{tally.all_cases().capitalize()} contradict{'s' if tally.ran == 1 else ''} it."
         return Verdict.REFUTED, shown, (tests.fails, False)

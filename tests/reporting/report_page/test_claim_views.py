@@ -125,6 +125,8 @@ def test_the_setting_that_tells_the_cases_apart_is_named():
         (0.07357, 0.07356, "0.07354 to 0.07358", "0.07354 to 0.07358"),
         (6.021, 7.115, "7.115", "7.115"),
         (1.25, 0.0, "above 0", "above 0"),
+        (0.002659, 0.0002, "at most 0.0002", "at most 0.0002 (exceeded by a factor of 13)"),
+        (0.0003999, 0.0002, "at most 0.0002", "at most 0.0002"),
         (0.5028, 0.0, "at most 1e-09", "at most 0 (our tolerance: 1e-09)"),
         (0.5, 0.5, "above 0.5, tested: above 1", "above 0.5 (equal), tested: above 1"),
     ],

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -9,7 +11,7 @@ from dpfl.reporting.report_page.epsilons import (
     OWN_BOUND,
     by_sampling,
     counts,
-    in_a_sentence,
+    in_sentences,
     statements,
     under_other_batches,
     with_verdict,
@@ -84,12 +86,24 @@ def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_th
     ]
 
 
-def test_a_sentence_counts_the_epsilons_of_a_paper_and_says_which_are_refuted(changed):
-    assert in_a_sentence(statements(changed(NOISE, shuffled), "bhaskar2025")) == (
-        "Claimed epsilons: 1 proven, 2 refuted, 1 unproven. Refuted: 2 shuffled epochs, ε from a bound for Poisson "
-        "batches."
+def test_sentences_count_the_epsilons_of_a_paper_and_say_why_some_are_refuted(changed):
+    known = statements(changed(NOISE, shuffled), "bhaskar2025")
+    assert in_sentences(known) == (
+        "Claimed epsilons (1.2, 2.93): 1 proven, 2 refuted, 1 unproven. Refuted: 2 (shuffled epochs, ε from "
+        "a bound for Poisson batches). That noise is too small: claimed 2.93, in truth at least 12.80."
     )
-    assert in_a_sentence([]) == ""
+    assert in_sentences([]) == ""
+
+
+def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
+    known = statements(changed(NOISE, shuffled), "bhaskar2025")
+    proven = replace(known[1], verdict=EpsilonVerdict.PROVEN)
+    studies = [replace(each, of_study=True) for each in known if each.verdict is EpsilonVerdict.REFUTED]
+    assert in_sentences([proven, replace(proven, claimed=7.53), *studies]) == (
+        f"Claimed epsilons ({proven.claimed:g}, 7.53): both proven. In our own studies: both refuted. Refuted: 2 "
+        "(shuffled epochs, ε from a bound for Poisson batches). That noise is too small: "
+        "claimed 2.93, in truth at least 12.80."
+    )
 
 
 def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):

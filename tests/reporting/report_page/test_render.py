@@ -94,9 +94,9 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
             links = [a for tag, a in read.elements if tag == "a" and a["href"] == f"#claim-{paper}-claim_{number}"]
             refuted = any("Refuted." in link.get("title", "") for link in links)
             is_part = number > 0
-            assert len(links) == 2 + 2 * refuted + is_part, (
-                "a square, a row of the table of claims, a line there and above its paper's claims if it is refuted, "
-                "and one at the claim that it is a part of"
+            assert len(links) == 3 + refuted + is_part, (
+                "a square, a row of the table of claims, a line above its paper's claims, one on the first screen if it "
+                "is refuted, and one at the claim that it is a part of"
             )
 
 

@@ -107,7 +107,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     runs), difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
-    epsilon_refuted (for one record replaced by nothing, zero_out), epsilon_add_remove (`add_remove`), sampling,
+    epsilon_refuted (for one record zeroed out, zero_out), epsilon_add_remove (`add_remove`), sampling,
     sample_rate, steps, batch_size, learning_rate, momentum, origins, variant_runs, variant_least_pct and
     variant_most_pct (runs of the cell in the studies, with other settings or seeds: number, least and most accurate);
     in Tables 2 to 4 over_first_pct, over_first_runs

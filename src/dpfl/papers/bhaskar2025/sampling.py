@@ -153,7 +153,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     notes.append(
         'All three use the same noise, calibrated for Poisson batches to the claimed ε. "ε proven" is an accountant\'s '
         'upper bound for these batches. "ε at least" is a lower bound, computed for a pair of neighbouring data sets. '
-        "Both hold for an observer of every step who knows n, with one record replaced by nothing (zero out), at "
+        "Both hold for an observer of every step who knows n; neighbours differ in one record, which is zeroed out, at "
         f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound "
         "is refuted."
     )
@@ -289,6 +289,6 @@ def _footer(cells: pd.DataFrame) -> str:
         else "no bars for one run"
     )
     return (
-        f"ε against an observer of every step, one record replaced by nothing, δ = {cells['delta'].iloc[0]:g}; dashed: "
+        f"ε against an observer of every step, one record zeroed out, δ = {cells['delta'].iloc[0]:g}; dashed: "
         f"the claim. Accuracy: {runs_text(cells)} a sampler on the same seeds; {bars}.{stand_in}"
     )

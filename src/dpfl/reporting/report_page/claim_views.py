@@ -76,6 +76,8 @@ _DATASETS = re.compile(rf"(?:(?<=^)|(?<=, )|(?<=: ))(?:{'|'.join(dataset_entries
 
 _ROUNDING = 1e-9
 """Relative excess over a bound up to which a computed number is said to equal it."""
+_MANY = 2
+"""Multiple of a bound from which on it is said how many times a number exceeds it."""
 _LARGEST_TOLERANCE = 1e-3
 """Margin of a bound of 0 up to which it is what rounding may add, not a part of the claim."""
 
@@ -260,6 +262,8 @@ def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
     values = first.removeprefix(kind).split(" to ")
     if kind == "at most " and not row["target"] and 0 < float(values[0]) <= _LARGEST_TOLERANCE:
         return f"{kind}0 (our tolerance: {values[0]}){comma}{tested}"
+    if kind == "at most " and math.inf > row["estimate"] >= _MANY * float(values[0]) > 0:
+        return f"{first} (exceeded by a factor of {row['estimate'] / float(values[0]):.2g}){comma}{tested}"
     gap = row["estimate"] - row["target"]
     if _number(row["estimate"]) in values and row["low"] == row["high"] and math.isfinite(gap):
         rounding = 0 <= gap <= _ROUNDING * abs(row["target"])

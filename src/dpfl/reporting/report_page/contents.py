@@ -311,7 +311,8 @@ ABOUT_SCALE = {
     "demo": "These results are small runs on data that come with scikit-learn and stand in for the papers' real data. "
     "They show that every stage works. Do not compare their accuracies with the published ones.",
     "quick": "These results are on the papers' real data, with few seeds.",
-    "paper": "These results are on the papers' real data. Each gives its number of runs and marks what was not run.",
+    "paper": "These results are on the papers' real data, and on synthetic problems if a paper's claim is about all "
+    "problems. Each gives its number of runs and marks what was not run.",
 }
 
 
@@ -461,9 +462,9 @@ class PaperView:
         return list(epsilons.by_sampling(self.statements).items())
 
     @property
-    def epsilons_in_a_sentence(self) -> str:
-        """Verdicts of the epsilons that it claims, and which are refuted."""
-        return epsilons.in_a_sentence(self.statements)
+    def epsilons_in_sentences(self) -> str:
+        """Verdicts of the epsilons that it claims, and what refutes the refuted ones."""
+        return epsilons.in_sentences(self.statements)
 
     @property
     def under_other_batches(self) -> list[str]:

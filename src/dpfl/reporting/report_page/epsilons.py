@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -156,12 +156,37 @@ def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> l
     ]
 
 
-def in_a_sentence(known: Sequence[EpsilonStatement]) -> str:
-    """Return how many claimed epsilons have each verdict, and of what the refuted ones are; "" for none."""
-    if not known:
+def in_sentences(known: Sequence[EpsilonStatement]) -> str:
+    """Return how many claimed epsilons have each verdict, those of our own studies apart, and what refutes the refuted
+    ones; "" for none."""
+    of_paper, of_studies = ([each for each in known if each.of_study is own] for own in (False, True))
+    values = sorted({each.claimed for each in of_paper})
+    few = f" ({', '.join(f'{value:g}' for value in values)})" if 1 < len(values) <= _FEW else ""
+    said = [f"Claimed epsilons{few}: {_verdicts(of_paper)}."] if of_paper else []
+    said += [f"In our own studies: {_verdicts(of_studies)}."] if of_studies else []
+    return " ".join([*said, *filter(None, map(_why_refuted, (of_paper, of_studies)))])
+
+
+_FEW = 4
+"""Claimed epsilons up to which a sentence lists them."""
+
+
+def _verdicts(group: Sequence[EpsilonStatement]) -> str:
+    """Return the verdicts of a group in words: "all 16 proven", or counts."""
+    if len(group) > 1 and len({each.verdict for each in group}) == 1:
+        return f"{'both' if len(group) == 2 else f'all {len(group)}'} {group[0].verdict}"
+    return counts_in_words(group)
+
+
+def _why_refuted(group: Sequence[EpsilonStatement]) -> str:
+    """Return which epsilons of a group are refuted and why, with the one that is exceeded by the largest factor."""
+    refuted = [each for each in group if each.verdict is EpsilonVerdict.REFUTED]
+    if not refuted:
         return ""
-    refuted = "; ".join(f"{count} {what}" for count, what in with_verdict(known, EpsilonVerdict.REFUTED))
-    return f"Claimed epsilons: {counts_in_words(known)}.{f' Refuted: {refuted}.' if refuted else ''}"
+    groups = with_verdict((replace(each, of_study=False) for each in refuted), EpsilonVerdict.REFUTED)
+    which = "; ".join(f"{count} ({what})" for count, what in groups)
+    worst = max(refuted, key=lambda each: each.refuted / each.claimed)
+    return f"Refuted: {which}. That noise is too small: {_spent(worst)}."
 
 
 def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:
@@ -184,8 +209,13 @@ def _outcome(group: list[EpsilonStatement]) -> str:
     alike = len({each.verdict for each in group}) == 1
     words = f"{group[0].verdict} in {_all_of(len(group))}" if alike else counts_in_words(group)
     ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
-    spent = "; ".join(f"claimed {each.claimed:.4g}, in truth at least {at_least(each.refuted)}" for each in ends)
+    spent = "; ".join(map(_spent, ends))
     return f"{words} ({spent})" if spent else words
+
+
+def _spent(each: EpsilonStatement) -> str:
+    """Return what an epsilon is claimed to be and what is spent at least."""
+    return f"claimed {each.claimed:.4g}, in truth at least {at_least(each.refuted)}"
 
 
 def _all_of(count: int) -> str:

@@ -76,7 +76,11 @@ def test_the_claimed_epsilon_is_compared_up_to_the_accountants_grid(proven, refu
         ("0.0e+00", "0.0"),
         ("eta = 0.5, beta, zeta, theorem, epsilons", "η = 0.5, β, zeta, theorem, epsilons"),
         ("alpha, gamma, kappa, 2/(beta + rho), of order 1/n^2.", "α, γ, κ, 2/(β + ρ), of order 1/n²."),
-        ("beta_1, sigma_t, rho_max, x^2.5, d^(2), 2^20", "beta_1, sigma_t, rho_max, x^2.5, d^(2), 2^20"),
+        (
+            "beta_1, rho_max, x^2.5, d^(2), 2^20, a-->b, np.sqrt(2)",
+            "beta_1, rho_max, x^2.5, d^(2), 2^20, a-->b, np.sqrt(2)",
+        ),
+        ("sqrt(epsilon_0) >= sigma_t, n -> 1, d <= O~(n) <~ Omega~(1)", "√(ε₀) ≥ σₜ, n → 1, d ≤ Õ(n) ≲ Ω̃(1)"),
         ("3e, seed1e5, v1.2e3", "3e, seed1e5, v1.2e3"),
     ],
 )

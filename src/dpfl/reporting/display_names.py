@@ -24,12 +24,18 @@ _GREEK_SYMBOLS = {
 _NAMED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})\b")
 _SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")
 _POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e([+-]?)0*(\d+)\b")
+_INDEXED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})_([0tijr])\b")
+_INDICES = str.maketrans("0tijr", "₀ₜᵢⱼᵣ")
+_SIGNS = {">=": "≥", "<=": "≤", "<~": "≲", "->": "→", "sqrt(": "√(", "Omega~": "Ω̃", "O~": "Õ"}
+_SIGN = re.compile("|".join(rf"(?<![\w.<>-]){re.escape(each)}(?![=>-])" for each in _SIGNS))
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def with_greek_symbols(text: str) -> str:
-    """Return a text with every Greek letter as its sign, squares and powers of ten as such: "sigma^2 = 1e-5" is
-    "σ² = 10⁻⁵"; names of code, as beta_1, stay."""
+    """Return a text with every Greek letter as its sign, roots, relations, squares and powers of ten as such:
+    "sqrt(epsilon_0) >= 1e-5" is "√(ε₀) ≥ 10⁻⁵"; names of code, as beta_1, stay."""
+    text = _SIGN.sub(lambda found: _SIGNS[found[0]], text)
+    text = _INDEXED.sub(lambda found: _GREEK_SYMBOLS[found[1]] + found[2].translate(_INDICES), text)
     return _POWER.sub(_power, _SQUARE.sub("²", _NAMED.sub(lambda found: _GREEK_SYMBOLS[found[0]], text)))
 
 

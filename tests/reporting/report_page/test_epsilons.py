@@ -90,7 +90,7 @@ def test_sentences_count_the_epsilons_of_a_paper_and_say_why_some_are_refuted(ch
     known = statements(changed(NOISE, shuffled), "bhaskar2025")
     assert in_sentences(known) == (
         "Claimed epsilons (1.2, 2.93): 1 proven, 2 refuted, 1 unproven. Refuted: 2 (shuffled epochs, ε from "
-        "a bound for Poisson batches). That noise is too small: claimed 2.93, in truth at least 12.80."
+        "a bound for Poisson batches). That noise is too small: at least 1.6 to 4.3 times the claimed ε is spent."
     )
     assert in_sentences([]) == ""
 
@@ -101,8 +101,8 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
     studies = [replace(each, of_study=True) for each in known if each.verdict is EpsilonVerdict.REFUTED]
     assert in_sentences([proven, replace(proven, claimed=7.53), *studies]) == (
         f"Claimed epsilons ({proven.claimed:g}, 7.53): both proven. In our own studies: both refuted. Refuted: 2 "
-        "(shuffled epochs, ε from a bound for Poisson batches). That noise is too small: "
-        "claimed 2.93, in truth at least 12.80."
+        "(shuffled epochs, ε from a bound for Poisson batches). That noise is too small: at "
+        "least 1.6 to 4.3 times the claimed ε is spent."
     )
 
 

@@ -95,8 +95,8 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
             refuted = any("Refuted." in link.get("title", "") for link in links)
             is_part = number > 0
             assert len(links) == 3 + refuted + is_part, (
-                "a square, a row of the table of claims, a line above its paper's claims, one on the first screen if it "
-                "is refuted, and one at the claim that it is a part of"
+                "a square, a row of the table of claims, a line above its paper's claims, one on the first screen if "
+                "it is refuted, and one at the claim that it is a part of"
             )
 
 

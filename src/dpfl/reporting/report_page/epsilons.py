@@ -179,14 +179,20 @@ def _verdicts(group: Sequence[EpsilonStatement]) -> str:
 
 
 def _why_refuted(group: Sequence[EpsilonStatement]) -> str:
-    """Return which epsilons of a group are refuted and why, with the one that is exceeded by the largest factor."""
+    """Return which epsilons of a group are refuted and why, and by which factors they are exceeded at least."""
     refuted = [each for each in group if each.verdict is EpsilonVerdict.REFUTED]
     if not refuted:
         return ""
     groups = with_verdict((replace(each, of_study=False) for each in refuted), EpsilonVerdict.REFUTED)
     which = "; ".join(f"{count} ({what})" for count, what in groups)
-    worst = max(refuted, key=lambda each: each.refuted / each.claimed)
-    return f"Refuted: {which}. That noise is too small: {_spent(worst)}."
+    factors = [each.refuted / each.claimed for each in refuted]
+    ends = dict.fromkeys(f"{_rounded_down(each):,}" for each in (min(factors), max(factors)))
+    return f"Refuted: {which}. That noise is too small: at least {' to '.join(ends)} times the claimed ε is spent."
+
+
+def _rounded_down(factor: float) -> float:
+    """Return a factor of 1 or more, rounded down to tenths, or to a whole number from 10 on."""
+    return math.floor(factor) if factor >= 10 else math.floor(10 * factor) / 10
 
 
 def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:
@@ -209,13 +215,8 @@ def _outcome(group: list[EpsilonStatement]) -> str:
     alike = len({each.verdict for each in group}) == 1
     words = f"{group[0].verdict} in {_all_of(len(group))}" if alike else counts_in_words(group)
     ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
-    spent = "; ".join(map(_spent, ends))
+    spent = "; ".join(f"claimed {each.claimed:.4g}, in truth at least {at_least(each.refuted)}" for each in ends)
     return f"{words} ({spent})" if spent else words
-
-
-def _spent(each: EpsilonStatement) -> str:
-    """Return what an epsilon is claimed to be and what is spent at least."""
-    return f"claimed {each.claimed:.4g}, in truth at least {at_least(each.refuted)}"
 
 
 def _all_of(count: int) -> str:

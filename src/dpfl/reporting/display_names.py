@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _GREEK_SYMBOLS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η", "theta": "θ", "kappa": "κ",
-    "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ",
+    "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ", "Phi": "Φ", "Psi": "Ψ",
 }  # fmt: skip
 _NAMED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})\b")
 _SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")
@@ -27,7 +27,7 @@ _POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e([+-]?)0*(\d+)\b")
 _INDEXED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})_([0tijr])\b")
 _INDICES = str.maketrans("0tijr", "₀ₜᵢⱼᵣ")
 _SIGNS = {">=": "≥", "<=": "≤", "<~": "≲", "->": "→", "sqrt(": "√(", "Omega~": "Ω̃", "O~": "Õ"}
-_SIGN = re.compile("|".join(rf"(?<![\w.<>-]){re.escape(each)}(?![=>-])" for each in _SIGNS))
+_SIGN = re.compile(r"(?<![<>=!-])(?:>=|<=|<~|->)(?![=>-])|(?<![\w.])(?:sqrt\(|Omega~|O~)")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -104,6 +104,7 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
         "(shuffled epochs, ε from a bound for Poisson batches). That noise is too small: at "
         "least 1.6 to 4.3 times the claimed ε is spent."
     )
+    assert in_sentences([replace(proven, of_study=True)]) == "Claimed epsilons, all in our own studies: 1 proven."
 
 
 def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):

@@ -163,7 +163,8 @@ def in_sentences(known: Sequence[EpsilonStatement]) -> str:
     values = sorted({each.claimed for each in of_paper})
     few = f" ({', '.join(f'{value:g}' for value in values)})" if 1 < len(values) <= _FEW else ""
     said = [f"Claimed epsilons{few}: {_verdicts(of_paper)}."] if of_paper else []
-    said += [f"In our own studies: {_verdicts(of_studies)}."] if of_studies else []
+    lead = "In our own studies" if of_paper else "Claimed epsilons, all in our own studies"
+    said += [f"{lead}: {_verdicts(of_studies)}."] if of_studies else []
     return " ".join([*said, *filter(None, map(_why_refuted, (of_paper, of_studies)))])
 
 

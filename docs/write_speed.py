@@ -55,7 +55,28 @@ def tables(lines: list[str]) -> str:
     )
     text += _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}"))
     text += "\nPeak memory minus memory at rest, MB. A job here holds 18 models (grey) or 3 (colour).\n\n"
-    return text + _table(cases, dict.fromkeys(programs, "{peak_memory_mb:,.0f}"))
+    text += _table(cases, dict.fromkeys(programs, "{peak_memory_mb:,.0f}"))
+    return f"{text}\n`make bench-peers` exits with 1 until every goal is reached:\n\n{_goals(measured)}"
+
+
+def _goals(measured: list[dict]) -> str:
+    """Return a Markdown table of our goals: how many times faster a job here shall be, and is, and where it is not."""
+    groups: dict[tuple[str, str, str], dict[str, float]] = {}
+    for each in measured:
+        if "target" in each:
+            model, _, images = each["case"].rpartition("_")
+            goal = each["target"].removeprefix(">= ")
+            groups.setdefault((each["program"], images, goal), {})[MODELS[model]] = each["ratio"]
+    text = (
+        "| a job here over | images | models | goal | measured | missed by |\n| --- | --- | --- | ---: | ---: | --- |\n"
+    )
+    for (program, images, goal), ratios in sorted(groups.items(), key=lambda item: list(PROGRAMS).index(item[0][0])):
+        ends = dict.fromkeys(f"{each:.2g}" for each in (min(ratios.values()), max(ratios.values())))
+        missed = [model for model, ratio in ratios.items() if ratio < float(goal)]
+        models = "all" if len(ratios) == len(MODELS) else ", ".join(ratios)
+        row = (PROGRAMS[program], IMAGES[images], models, goal, " to ".join(ends), ", ".join(missed) or "none")
+        text += f"| {' | '.join(row)} |\n"
+    return text
 
 
 def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:

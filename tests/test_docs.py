@@ -143,6 +143,13 @@ def test_the_tables_are_those_of_the_measured_lines():
     assert write_speed.BLOCK.findall(page) == [write_speed.tables(lines)]
 
 
+def test_a_goal_that_is_missed_names_the_model_that_misses_it():
+    line = {"program": "jax", "target": ">= 3"}
+    measured = [{**line, "case": "cnn_tanh_grey", "ratio": 2.9}, {**line, "case": "cnn_relu_grey", "ratio": 3.0}]
+    [*_, row] = write_speed._goals(measured).splitlines()
+    assert row == "| JAX, vmap and jit | 28 x 28 grey | CNN + tanh, CNN + ReLU | 3 | 2.9 to 3 | CNN + tanh |"
+
+
 def test_every_model_was_measured_with_every_program():
     _, *measured = map(json.loads, write_speed.MEASURED.read_text(encoding="utf-8").splitlines())
     cases = {f"{model}_{images}" for model in write_speed.MODELS for images in write_speed.IMAGES}

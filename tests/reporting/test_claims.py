@@ -271,7 +271,7 @@ DECIDED = {(Scope.FOR_ALL, Verdict.REFUTED), (Scope.EXISTS, Verdict.AS_STATED)}
 def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_change_it(results, scope, verdict):
     first, *rest = needed()
     trained(results, rest)
-    count = f"1 of the {len(rest) + 1} jobs that decide it was not run."
+    count = f"Of the {len(rest) + 1} jobs behind all cases, 1 was not run."
     if (scope, verdict) in DECIDED:
         assert judged(results, verdict, scope) == (verdict, f"It holds. {count}")
     else:
@@ -282,7 +282,7 @@ def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_cha
 
 @pytest.mark.parametrize("verdict", [Verdict.NOT_RUN, Verdict.UNDECIDED])
 def test_what_is_open_stays_so_and_says_how_many_runs_are_missing(results, verdict):
-    words = f"It holds. None of the {len(needed())} jobs that decide it was run."
+    words = f"It holds. None of the {len(needed())} jobs behind its cases was run."
     assert judged(results, verdict) == (verdict, words)
 
 
@@ -292,7 +292,7 @@ def test_a_single_job_and_several_of_many_are_named_as_such(results):
     every = {"runs": {"experiment": sorted({job.experiment for job in expansion.expand(resolved())})}}
     jobs = expansion.expand(resolved())
     trained(results, jobs[2:])
-    words = f"It holds. 2 of the {len(jobs)} jobs that decide it were not run."
+    words = f"It holds. Of the {len(jobs)} jobs behind all cases, 2 were not run."
     assert judged(results, Verdict.NOT_RUN, claim=every)[1] == words
 
 

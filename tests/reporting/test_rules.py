@@ -128,7 +128,7 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
     assert said.count(Status.WITHIN_MARGIN) == 2
     assert said.reason == (
-        "0 of 2 cases show it and 0 contradict it; 2 miss it by less than the margin (5). In 1 case it falls short by "
+        "0 of 2 cases show it and 0 contradict it; 2 come within the margin (5) of it. In 1 case it falls short by "
         "more than chance."
     )
 

@@ -63,9 +63,9 @@ def as_far_as_run(
     missing = sum(not expansion.run_table(results.folder, paper, job.name).is_file() for job in needed)
     if not missing:
         return judgement
-    reason = f"{missing} of the {len(needed)} jobs that decide it {'was' if missing == 1 else 'were'} not run."
+    reason = f"Of the {len(needed)} jobs behind all cases, {missing} {'was' if missing == 1 else 'were'} not run."
     if missing == len(needed):
-        reason = f"None of the {missing} jobs that decide it was run." if missing > 1 else "Its job was not run."
+        reason = f"None of the {missing} jobs behind its cases was run." if missing > 1 else "Its job was not run."
     if judgement.verdict in (Verdict.NOT_RUN, Verdict.UNDECIDED) or (rule.scope, judgement.verdict) in _FINAL:
         return replace(judgement, reason=f"{judgement.reason} {reason}")
     return replace(

@@ -441,7 +441,7 @@ class _Tally:
         """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
         within = self.near - self.holds
         kinds = {
-            f"{'misses' if within == 1 else 'miss'} it by less than {self.margin}": within,
+            f"{'comes' if within == 1 else 'come'} within {self.margin} of it": within,
             f"{'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge": (
                 self.single
             ),
@@ -467,7 +467,8 @@ def _for_all(tests: _Tests, tally: _Tally) -> Decision:
     """Decide a claim for all."""
     weakest = (tests.holds, False)
     if tally.fails:
-        return Verdict.REFUTED, tally.sentence(), (tests.fails_adjusted, True)
+        suffices = " One counterexample suffices." if tally.holds else ""
+        return Verdict.REFUTED, f"{tally.sentence()}{suffices}", (tests.fails_adjusted, True)
     if tally.holds == tally.total:
         return Verdict.AS_STATED, tally.sentence(), weakest
     if (tally.near == tally.total and tests.all_within) or 2 * tally.holds > tally.total:

@@ -69,7 +69,9 @@ def test_groups_are_compared_with_the_root_of_their_size():
     data = pd.DataFrame(
         {"panel": "growth", "batch": [60, 3000, 60], "group": [16, 16, 1], "mu_ratio": [4.0, 12.0, 1.0]}
     )
-    assert groups_message(data).endswith("1.0 for batches of 60 and 3.0 for batches of 3000")
+    assert groups_message(data).endswith(
+        "the exact μ is 1.0 times that for batches of 60 and 3.0 times that for batches of 3000"
+    )
 
 
 def test_fixed_batches_need_a_range_of_noise():

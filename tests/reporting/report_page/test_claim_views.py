@@ -22,7 +22,7 @@ from dpfl.reporting.rules import Status, Verdict
 
 WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
 ROW = {"case": "k = 10", "estimate": 1.25, "low": 0.5, "high": 2.0, "n": 10, "adjusted_p": 0.002, "unit": "points"}
-ROW |= {"target": 0.0}
+ROW |= {"target": 0.0, "our_question": False}
 
 
 def test_every_verdict_has_a_word_a_colour_and_a_sign_of_its_own():
@@ -80,7 +80,9 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
         "k = 10: 1.25 points (0.5 to 2, 95 % interval of 10 runs); the claim needs above 0"
     )
     computed = {**ROW, "low": 1.25, "high": 1.25, "n": 0, "adjusted_p": math.nan, "unit": ""}
-    assert deciding_case(computed, "at most 1") == "k = 10: 1.25; the claim needs at most 1"
+    assert deciding_case(computed, "at most 1") == "k = 10: 1.25 (computed); the claim needs at most 1"
+    asked = {**computed, "our_question": True}
+    assert deciding_case(asked, "at most 1") == "k = 10: 1.25 (computed); a yes needs at most 1"
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
     assert deciding_case(single, "") == "k = 10: 1.25 points (one run)"
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""

@@ -89,8 +89,9 @@ def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_th
 def test_sentences_count_the_epsilons_of_a_paper_and_say_why_some_are_refuted(changed):
     known = statements(changed(NOISE, shuffled), "bhaskar2025")
     assert in_sentences(known) == (
-        "Claimed epsilons (1.2, 2.93): 1 proven, 2 refuted, 1 unproven. Refuted: 2 (shuffled epochs, ε from "
-        "a bound for Poisson batches). That noise is too small: at least 1.6 to 4.3 times the claimed ε is spent."
+        "Epsilons 1.2, 2.93 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): 1 proven, 2 refuted, 1 unproven. "
+        "Refuted: 2 (shuffled epochs, ε from a bound for Poisson batches). That noise is too small (the ε spent is at "
+        "least 1.6 times the claimed one, in the worst case at least 4.3 times)."
     )
     assert in_sentences([]) == ""
 
@@ -100,11 +101,13 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
     proven = replace(known[1], verdict=EpsilonVerdict.PROVEN)
     studies = [replace(each, of_study=True) for each in known if each.verdict is EpsilonVerdict.REFUTED]
     assert in_sentences([proven, replace(proven, claimed=7.53), *studies]) == (
-        f"Claimed epsilons ({proven.claimed:g}, 7.53): both proven. In our own studies: both refuted. Refuted: 2 "
-        "(shuffled epochs, ε from a bound for Poisson batches). That noise is too small: at "
-        "least 1.6 to 4.3 times the claimed ε is spent."
+        f"Epsilons {proven.claimed:g}, 7.53 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): both proven. "
+        "Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both refuted. Refuted: 2 (shuffled epochs, ε "
+        "from a bound for Poisson batches). That noise is too small (the ε spent is at least 1.6 times the claimed "
+        "one, in the worst case at least 4.3 times)."
     )
-    assert in_sentences([replace(proven, of_study=True)]) == "Claimed epsilons, all in our own studies: 1 proven."
+    alone = [replace(proven, of_study=True, delta=delta) for delta in (1e-5, 1e-6)]
+    assert in_sentences(alone) == "Epsilons of our own studies (neighbours: zero out): both proven."
 
 
 def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):

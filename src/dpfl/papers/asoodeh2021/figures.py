@@ -106,8 +106,10 @@ def dimension_message(data: pd.DataFrame) -> str:
     if powers.empty:
         return ""
     above = int((data["excess_risk"] > data["bound_as_printed"]).sum())
-    place = f": {above} of {len(data)} risks exceed it" if above else " and is so loose here that no risk exceeds it"
-    return f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d{place}"
+    place = f"{above} of {len(data)} risks here exceed it" if above else "no risk here exceeds it"
+    return (
+        f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d, and {place}"
+    )
 
 
 _BOUNDS = {"excess_bound": ("bound with d", "--"), "bound_as_printed": ("bound as published", ":")}

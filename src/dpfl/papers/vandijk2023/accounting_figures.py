@@ -229,8 +229,8 @@ def epochs_message(data: pd.DataFrame) -> str:
     rows = data[data["panel"] == "batches"]
     ends = {curve: span(rows.loc[rows["curve"] == curve, "epsilon"], "{:.2f}") for curve in ("A1", "A0")}
     return (
-        f"For an adversary who knows the rounds (A1) ε is {ends['A1']} at any batch size; for one who does not (A0) it "
-        f"is {ends['A0']}"
+        f"For an adversary who knows the rounds (A1) ε is {ends['A1']} over all batch sizes; for one who does not (A0) "
+        f"it is {ends['A0']}"
     )
 
 
@@ -299,10 +299,10 @@ def groups_message(data: pd.DataFrame) -> str:
     """Say how far from sqrt(g) the growth with the group is, by batch size."""
     rows = data[data["panel"] == "growth"]
     last = rows[rows["group"] == rows["group"].max()]
-    texts = [f"{row.mu_ratio / row.group**0.5:.1f} for batches of {row.batch}" for row in last.itertuples()]
+    texts = [f"{row.mu_ratio / row.group**0.5:.1f} times that for batches of {row.batch}" for row in last.itertuples()]
     largest = last["group"].iloc[0]
     return (
-        f"In the largest group drawn (g = {largest}), μ over the claim, √g times that of one record, is {listed(texts)}"
+        f"For groups of {largest} the claimed μ is √{largest} times that of one record; the exact μ is {listed(texts)}"
     )
 
 

@@ -122,7 +122,8 @@ class ClaimView:
     """A claim on the page.
 
     `deciding` is the case that decides, with its numbers; `cases` has all of them; `of` is the key of the claim that
-    this one is a part of, its own if it is none, and `part_of` that claim's text, then "". `figure` is the name of the
+    this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what judges it
+    in place of our runs, "" for our runs. `figure` is the name of the
     paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if it is computed.
     `our_question`: it is a question of ours, not a claim.
     """
@@ -133,6 +134,7 @@ class ClaimView:
     our_question: bool
     of: str
     part_of: str
+    judged_by: str
     verdict: VerdictStyle
     reason: str
     deciding: str
@@ -181,6 +183,7 @@ def _view(
         our_question=row["our_question"],
         of=row["of"],
         part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
+        judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=" ".join(filter(None, [row["reason"], shown_by(cases)])),
         deciding=deciding_case(row, _claimed(row, cases)),
@@ -243,8 +246,9 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
     """
     if not row["case"]:
         return ""
-    needed = f"; the claim needs {claimed_words(claimed, row)}" if claimed else ""
-    runs = " (one run)" if row["n"] == 1 else ""
+    needs = "a yes needs" if row["our_question"] else "the claim needs"
+    needed = f"; {needs} {claimed_words(claimed, row)}" if claimed else ""
+    runs = {0: " (computed)", 1: " (one run)"}.get(row["n"], "")
     interval = _interval(row).rstrip(")")
     interval += f", {percent(LEVEL)} interval of {row['n']:g} runs)" if interval else ""
     said = f"{claims.in_unit(_number(row['estimate']), row['unit'])}{interval}{runs}{needed}"

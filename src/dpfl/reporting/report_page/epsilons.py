@@ -13,7 +13,7 @@ import pandas as pd
 
 from dpfl.grid.expansion import noise_table
 from dpfl.reporting.bounds import at_least
-from dpfl.reporting.display_names import EpsilonVerdict, epsilon_verdict
+from dpfl.reporting.display_names import EpsilonVerdict, epsilon_verdict, with_greek_symbols
 from dpfl.reporting.results import read_csv
 
 _STATEMENT = [
@@ -161,11 +161,13 @@ def in_sentences(known: Sequence[EpsilonStatement]) -> str:
     ones; "" for none."""
     of_paper, of_studies = ([each for each in known if each.of_study is own] for own in (False, True))
     values = sorted({each.claimed for each in of_paper})
-    few = f" ({', '.join(f'{value:g}' for value in values)})" if 1 < len(values) <= _FEW else ""
-    said = [f"Claimed epsilons{few}: {_verdicts(of_paper)}."] if of_paper else []
-    lead = "In our own studies" if of_paper else "Claimed epsilons, all in our own studies"
-    said += [f"{lead}: {_verdicts(of_studies)}."] if of_studies else []
-    return " ".join([*said, *filter(None, map(_why_refuted, (of_paper, of_studies)))])
+    few = f" {', '.join(f'{value:g}' for value in values)}" if 1 < len(values) <= _FEW else ""
+    groups = {f"Epsilons{few} of the paper's settings": of_paper, "Epsilons of our own studies": of_studies}
+    return " ".join(
+        f"{lead}{_conditions(group)}: {_verdicts(group)}.{_why_refuted(group)}"
+        for lead, group in groups.items()
+        if group
+    )
 
 
 _FEW = 4
@@ -180,15 +182,31 @@ def _verdicts(group: Sequence[EpsilonStatement]) -> str:
 
 
 def _why_refuted(group: Sequence[EpsilonStatement]) -> str:
-    """Return which epsilons of a group are refuted and why, and by which factors they are exceeded at least."""
+    """Return which epsilons of a group are refuted, by which factors they are exceeded, and why, in sentences."""
     refuted = [each for each in group if each.verdict is EpsilonVerdict.REFUTED]
     if not refuted:
         return ""
     groups = with_verdict((replace(each, of_study=False) for each in refuted), EpsilonVerdict.REFUTED)
     which = "; ".join(f"{count} ({what})" for count, what in groups)
-    factors = [each.refuted / each.claimed for each in refuted]
-    ends = dict.fromkeys(f"{_rounded_down(each):,}" for each in (min(factors), max(factors)))
-    return f"Refuted: {which}. That noise is too small: at least {' to '.join(ends)} times the claimed ε is spent."
+    return f" Refuted: {which}. That noise is too small{exceeded(group)}."
+
+
+def exceeded(group: Iterable[EpsilonStatement]) -> str:
+    """Return how many times the claimed epsilon the refuted ones spend, in a bracket; "" if none is refuted."""
+    factors = sorted(each.refuted / each.claimed for each in group if each.verdict is EpsilonVerdict.REFUTED)
+    if not factors:
+        return ""
+    least, most = (f"{_rounded_down(each):,}" for each in (factors[0], factors[-1]))
+    worst = f", in the worst case at least {most} times" if most != least else ""
+    return f" (the ε spent is at least {least} times the claimed one{worst})"
+
+
+def _conditions(group: Sequence[EpsilonStatement]) -> str:
+    """Return the δ and the neighbouring relation that all of a group share, in a bracket; "" if there are none."""
+    deltas, relations = {each.delta for each in group}, {each.neighbouring for each in group}
+    shared = [with_greek_symbols(f"δ = {delta:g}") for delta in deltas] if len(deltas) == 1 else []
+    shared += [f"neighbours: {relation}" for relation in relations] if len(relations) == 1 else []
+    return f" ({', '.join(shared)})" if shared else ""
 
 
 def _rounded_down(factor: float) -> float:

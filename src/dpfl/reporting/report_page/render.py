@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
 from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.report_page.epsilons import counts, counts_in_words
+from dpfl.reporting.report_page.epsilons import counts, counts_in_words, exceeded
 
 if TYPE_CHECKING:
     from dpfl.reporting.report_page.contents import Page
@@ -60,6 +60,7 @@ def _environment(*, escaped: bool) -> Environment:
         "at_least": at_least,
         "at_most": at_most,
         "cell": _cell,
+        "exceeded": exceeded,
         "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
         "number": _number,
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",

@@ -115,7 +115,9 @@ def losses(local: float) -> pd.DataFrame:
 @pytest.mark.parametrize(("local", "share"), [(6.0, "all 2"), (4.0, "1 of 2")])
 def test_points_at_which_minibatch_is_better_are_counted(local, share):
     text = figure_2_message(losses(local))
-    assert text.endswith(f"at {share} points of the authors' protocol and {share} points with every record clipped")
+    assert text.endswith(
+        f" at {share} points of the authors' protocol; with every record clipped at {share} (tight noise)"
+    )
     assert figure_2_message(losses(local).query("algorithm == 'local'")) == ""
 
 

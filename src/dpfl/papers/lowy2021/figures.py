@@ -95,19 +95,24 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
 
 
 def figure_2_message(points: pd.DataFrame) -> str:
-    """Say at how many private points minibatch SGD has the smaller mean loss, in the authors' protocol and clipped."""
+    """Say at how many private points minibatch SGD has the smaller loss: in the authors' protocol, and with records
+    clipped for each noise."""
     private = points[points["epsilon"] < math.inf]
     keys = ["dataset", "clients", "noise", "clipping", "epsilon"]
     wide = private.pivot(index=keys, columns="algorithm", values="test_loss").reset_index()
     if not {"minibatch", "local"} <= set(wide.columns):
         return ""
     wide = wide.dropna()
-    texts = []
-    for clipping, name in (("mean", "of the authors' protocol"), ("record", "with every record clipped")):
-        rows = wide[wide["clipping"] == clipping]
-        if len(rows):
-            texts.append(f"{all_or(int((rows['minibatch'] < rows['local']).sum()), len(rows))} points {name}")
-    return f"Noisy minibatch SGD has a smaller mean loss than noisy local SGD at {listed(texts)}" if texts else ""
+    shares = {
+        (noise, clipping): all_or(int((rows["minibatch"] < rows["local"]).sum()), len(rows))
+        for (noise, clipping), rows in wide.groupby(["noise", "clipping"], sort=False)
+    }
+    protocol = [
+        f"at {share} points of the authors' protocol" for (_, clipping), share in shares.items() if clipping == "mean"
+    ]
+    clipped = [f"{shares[each]} ({NOISES[each[0]]})" for each in _columns(wide) if each[1] == "record"]
+    texts = [*protocol, *([f"with every record clipped at {listed(clipped)}"] if clipped else [])]
+    return f"Noisy minibatch SGD has a smaller mean loss than noisy local SGD {'; '.join(texts)}" if texts else ""
 
 
 def _columns(points: pd.DataFrame) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dpfl.papers.bhaskar2025.distances import distances_message
-from dpfl.papers.bhaskar2025.figures import draw_splits, split_cells, splits_message
+from dpfl.papers.bhaskar2025.figures import draw_leads, draw_splits, leads_message, split_cells, splits_message
 from dpfl.papers.bhaskar2025.readings import readings_message
 from dpfl.papers.bhaskar2025.sampling import sampling_message
 from dpfl.reporting.results import Results
@@ -68,6 +68,23 @@ def test_points_line_and_print_are_the_runs_their_medians_and_the_published_valu
     # Table 2, CNN + tanh at epsilon 2.93, as printed.
     assert published.get_ydata().tolist() == [93.56, 93.03, 91.79, 90.75, 85.38, 49.75]
     assert published.get_xdata().tolist() == [1, 2, 4, 5, 10, 20]
+    plt.close(figure)
+
+
+def test_leads_are_over_the_best_other_split_and_counted(as_runs, rows_of_runs, tmp_path):
+    # Read off the printed tables: 7 of 24 private columns have a better split than (1, 20).
+    nothing = split_cells(Results(tmp_path / "none"))
+    assert leads_message(nothing) == "One local epoch a round is the best split in 17 of 24 published private columns"
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == 2.93", range(3))
+    runs.loc[runs["local_epochs"] == 20, "accuracy_pct"] = 99.0
+    data = split_cells(as_runs(runs))
+    assert leads_message(data).endswith("published private columns, and in our runs in 0 of 1")
+    figure = draw_leads(data)
+    [axis] = figure.axes
+    ours, published = axis.containers[0].lines[0], axis.get_lines()[-1]
+    assert ours.get_ydata()[0] == pytest.approx(93.86 - 99.0)
+    assert published.get_ydata()[0] == pytest.approx(93.86 - 92.63)
+    assert axis.get_yscale() == "symlog" and "mean over 3 seeds" in figure.get_supxlabel()
     plt.close(figure)
 
 

@@ -24,7 +24,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
     runs_of,
 )
 from dpfl.papers.bhaskar2025.readings import NAMES, draw_readings, reading_cells, readings_message
-from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells, sampling_message
+from dpfl.papers.bhaskar2025.sampling import draw_sampling, larger_epsilon, sampling_cells, sampling_message
 from dpfl.reporting import style
 from dpfl.reporting.display_names import (
     all_or,
@@ -96,6 +96,55 @@ def splits_message(cells: pd.DataFrame) -> str:
     )
 
 
+def _leads(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells (1, 20) with privacy, with one more column: published_lead_pct, the published accuracy minus the
+    best published one of the other splits."""
+    private = cells[cells["epsilon"] < math.inf]
+    is_first = private["local_epochs"] == 1
+    column = ["dataset", "model", "epsilon"]
+    others = private[~is_first].groupby(column)["published_accuracy_pct"].max().rename("others_pct")
+    leads = private[is_first].merge(others, left_on=column, right_index=True)
+    return leads.assign(published_lead_pct=leads["published_accuracy_pct"] - leads["others_pct"])
+
+
+def draw_leads(cells: pd.DataFrame) -> Figure:
+    """Draw by how much (1, 20) leads the best other split of each private column, a place for each model."""
+    leads = _leads(cells)
+    datasets, models = list(cells["dataset"].unique()), list(cells["model"].unique())
+    figure, axis = style.panels(1, 1, width=6.4, height=3.2)
+    axis.axhline(0, color=style.BLACK, linewidth=0.8)
+    for dataset, colour, marker in zip(datasets, style.COLOURS, style.MARKERS, strict=False):
+        own = leads[leads["dataset"] == dataset]
+        rank = own.groupby("model").cumcount() + 2 * datasets.index(dataset)
+        places = own["model"].map(models.index) + (rank - len(datasets) + 0.5) * 0.8 / (2 * len(datasets))
+        ours = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 4.5}
+        bars = own["lead_interval_pct"].fillna(0)
+        axis.errorbar(places, own["lead_pct"], bars, **ours, label=f"ours, {data_lines(dataset)}")
+        if not own["stand_in"].any():
+            hollow = ours | {"markerfacecolor": "none", "markersize": 7}
+            axis.plot(places, own["published_lead_pct"], **hollow, label=f"published, {data_lines(dataset)}")
+    axis.set_yscale("symlog", linthresh=2)
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+    axis.set_xticks(range(len(models)), [model_name(model) for model in models])
+    axis.set_ylabel("lead of (1, 20) over the\nbest other split (points)")
+    style.legend(figure, [axis], ncols=3)
+    runs = leads.loc[leads["lead_runs"] > 0, "lead_runs"]
+    shown = f"Ours: mean over {count_range(runs.astype(int))} seeds" if len(runs) else "Ours: not run"
+    style.footer(
+        figure, f"Below 0 another split is better. Two ε a data set. {shown}; bars: 95 % interval, none for one seed."
+    )
+    return figure
+
+
+def leads_message(cells: pd.DataFrame) -> str:
+    """Say in how many private columns (1, 20) is the best split, published and in our runs."""
+    leads = _leads(cells)
+    known = leads[leads["lead_pct"].notna()]
+    published = all_or(int((leads["published_lead_pct"] >= 0).sum()), len(leads))
+    ours = f", and in our runs in {all_or(int((known['lead_pct'] >= 0).sum()), len(known))}" if len(known) else ""
+    return f"One local epoch a round is the best split in {published} published private columns{ours}"
+
+
 def _title(model: str, cells: pd.DataFrame) -> str:
     """Return the name of a model with the number of runs that its cells have, where there are any."""
     ran = cells.loc[cells["runs"] > 0, "runs"]
@@ -160,10 +209,12 @@ def _footer(cells: pd.DataFrame) -> str:
 
 
 FIGURES = {
+    "leads": FigureRecipe(split_cells, draw_leads, leads_message),
     "splits": FigureRecipe(split_cells, draw_splits, splits_message),
     "readings": FigureRecipe(reading_cells, draw_readings, partial(readings_message, names=NAMES)),
     "open_settings": FigureRecipe(open_cells, draw_open, open_message),
     "noise_fit": FigureRecipe(noise_cells, draw_noise, noise_message),
     "distances": FigureRecipe(distance_cells, draw_distances, distances_message),
     "sampling": FigureRecipe(sampling_cells, draw_sampling, sampling_message),
+    "sampling_larger_epsilon": FigureRecipe(larger_epsilon, draw_sampling, sampling_message),
 }

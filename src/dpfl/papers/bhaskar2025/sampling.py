@@ -192,10 +192,18 @@ def _cost(group: pd.DataFrame) -> str:
     )
 
 
+def larger_epsilon(results: Results) -> pd.DataFrame:
+    """Return the rows of `sampling_cells` for the largest epsilon."""
+    cells = sampling_cells(results)
+    return cells[cells["epsilon"] == cells["epsilon"].max()]
+
+
 def draw_sampling(cells: pd.DataFrame) -> Figure:
     """Draw one row per dataset, model and budget: what is known of epsilon, and accuracy over shuffled epochs."""
     rows = list(cells.groupby(["ran_on", "model", "epsilon"], sort=False))
-    figure, axes = style.panels(2, len(rows), width=style.WIDTH, height=2.4, squeeze=False, sharex="col")
+    figure, axes = style.panels(
+        2, len(rows), width=style.WIDTH, height=2.4 + 0.5 * (len(rows) == 1), squeeze=False, sharex="col"
+    )
     for (left, right), ((ran_on, model, epsilon), group) in zip(axes, rows, strict=True):
         _epsilons(left, group)
         low, high = _limits(cells)

@@ -43,6 +43,12 @@ def _figure_2(results: Results) -> pd.DataFrame:
     return points.merge(heterogeneity, on=TASK, validate="many_to_one")
 
 
+def _protocol_figure(results: Results) -> pd.DataFrame:
+    """Return the points of `_figure_2` of the authors' protocol, which clips means."""
+    points = _figure_2(results)
+    return points[points["clipping"] == "mean"]
+
+
 def _spent_figure(results: Results) -> pd.DataFrame:
     """Return the points of `_figure_2` at which every record is clipped."""
     points = _figure_2(results)
@@ -90,6 +96,19 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
         _label_loss(row[0])
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
+    _finish(figure, axes[0][0], points, f"ε spent, at most, as a share of ε asked for: {_spent_ranges(points)}.")
+    return figure
+
+
+def _draw_protocol(points: pd.DataFrame) -> Figure:
+    """Draw one panel per task, side by side."""
+    tasks = list(points.groupby(TASK, sort=False))
+    figure, axes = style.panels(len(tasks), height=2.8, squeeze=False, sharey="row")
+    for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
+        _panel(axis, task, "test_loss", _BASELINES)
+        axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}", fontsize=9)
+        axis.set_xlabel("privacy budget ε asked for")
+    _label_loss(axes[0][0])
     _finish(figure, axes[0][0], points, f"ε spent, at most, as a share of ε asked for: {_spent_ranges(points)}.")
     return figure
 
@@ -319,6 +338,7 @@ def _finish(figure: Figure, axis: Axes, points: pd.DataFrame, remark: str) -> No
 
 
 FIGURES = {
+    "figure_2_protocol": FigureRecipe(_protocol_figure, _draw_protocol, figure_2_message),
     "figure_2": FigureRecipe(_figure_2, _draw_figure_2, figure_2_message),
     "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent, partial(spent_message, names=NOISES)),
     "mnist": FigureRecipe(_mnist, _draw_mnist, partial(mnist_message, names=NOISES)),

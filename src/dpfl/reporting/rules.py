@@ -467,7 +467,7 @@ def _for_all(tests: _Tests, tally: _Tally) -> Decision:
     """Decide a claim for all."""
     weakest = (tests.holds, False)
     if tally.fails:
-        suffices = " One counterexample suffices." if tally.holds else ""
+        suffices = " One counterexample suffices." if tally.fails == 1 < tally.ran else ""
         return Verdict.REFUTED, f"{tally.sentence()}{suffices}", (tests.fails_adjusted, True)
     if tally.holds == tally.total:
         return Verdict.AS_STATED, tally.sentence(), weakest

@@ -44,7 +44,7 @@ $(READY): requirements.lock $(HASHES) pyproject.toml | named
 	@$(CHECK_TORCH); PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; }; \
 	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.13 python3.12 python3.11; fi; \
 	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
-	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is no Python 3.11, 3.12 or 3.13 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
+	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is not Python 3.11, 3.12 or 3.13 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version)"; echo "It takes 1.7 GB on disk with the CPU build of torch, 5.4 GB with CUDA, and some minutes."; \
 	"$$python" -m venv $(VENV)
 	@set -e; env=$(VENV); $(INSTALL_TORCH)

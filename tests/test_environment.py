@@ -43,7 +43,7 @@ def test_every_place_that_names_the_versions_of_python_names_the_same(repository
     said = f"{', '.join(classified[:-1])} or {classified[-1]}"
     for name in ("README.md", "docs/tutorial.md"):
         assert re.findall(r"You need Python (.+?), `make`", (repository / name).read_text()) == [said], name
-    assert f"is no Python {said} with venv" in makefile
+    assert f"is not Python {said} with venv" in makefile
 
 
 def hashed(path):

@@ -242,7 +242,7 @@ def test_an_environment_that_is_there_must_fit_what_is_named(make, tmp_path, wor
 @pytest.mark.parametrize("named", ["python3.10", f"x`touch {MARK}`", f"x;touch {MARK}"])
 def test_an_interpreter_that_does_not_fit_is_named(interpreters, tmp_path, named):
     done = interpreters("python3", "python3.10!", words=(f"PYTHON={named}",))
-    assert done.returncode == 2 and f"dpfl: {named} is no Python 3.11, 3.12 or 3.13" in done.stderr
+    assert done.returncode == 2 and f"dpfl: {named} is not Python 3.11, 3.12 or 3.13" in done.stderr
     assert not (tmp_path / MARK).exists() and not (tmp_path / ".venv" / "ready").exists()
 
 

@@ -117,7 +117,7 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
         with open(descriptor, "rb") as stream:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise InputError(f"{path} is no regular file: delete it and run make again")
+                raise InputError(f"{path} is not a regular file: delete it and run make again")
             if found.st_size > most:
                 raise InputError(f"{path} has more than {most} bytes, so it is none of ours: delete it")
             yield stream
@@ -127,7 +127,7 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
         raise InputError(f"{path} cannot be read: its permissions forbid it") from None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV):
-            raise InputError(f"{path} is no regular file: delete it and run make again") from None
+            raise InputError(f"{path} is not a regular file: delete it and run make again") from None
         if error.errno is None:  # of the content, as a damaged archive's
             raise
         raise InputError(f"{path} cannot be read: {error.strerror}") from None

@@ -231,7 +231,7 @@ def test_what_is_no_file_in_the_place_of_the_crate_is_found(crate, kind):
     else:
         crate.symlink_to(Path("elsewhere").absolute() if kind == "link" else "nowhere")
     [finding] = audit(Path("results/demo")).findings
-    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is no regular file")
+    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is not a regular file")
 
 
 @pytest.mark.parametrize("kind", ["flipped", "pipe", "link", "dead link"])

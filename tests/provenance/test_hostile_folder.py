@@ -73,7 +73,7 @@ def test_a_crate_packs_nothing_that_a_link_leads_to(crate, secret, name):
     Path(name).unlink(missing_ok=True)
     Path(name).symlink_to(secret)
     crate.unlink()
-    with pytest.raises(InputError, match=f"{name} is no regular file of the project"):
+    with pytest.raises(InputError, match=f"{name} is not a regular file of the project"):
         crates.write(RESULTS)
     assert not crate.exists()
 
@@ -82,7 +82,7 @@ def test_a_crate_packs_nothing_that_a_link_leads_to(crate, secret, name):
 def test_a_crate_packs_nothing_of_a_linked_folder(crate, secret, name):
     Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).symlink_to(secret.parent)
-    with pytest.raises(InputError, match="is no regular file of the project"):
+    with pytest.raises(InputError, match="is not a regular file of the project"):
         crates.write(RESULTS)
 
 
@@ -153,7 +153,7 @@ def test_a_folder_of_results_behind_a_link_is_a_finding_and_not_opened(chain, op
     (chain / "runs").symlink_to(disk / "runs")
     found = problems()
     assert [path for path in opened if Path(path).is_relative_to(disk.resolve())] == []
-    assert "results/demo/runs is no regular file" in found
+    assert "results/demo/runs is not a regular file" in found
     assert any(each.startswith("results/demo/runs/run.csv lies behind a link") for each in found)
     with pytest.raises(InputError, match="runs is a link to a folder"):
         verify_results(Audit(), RESULTS)
@@ -163,8 +163,8 @@ def test_a_linked_configuration_is_not_read(chain, secret, opened):
     (chain / "config.yaml").symlink_to(secret)
     found = problems()
     assert str(secret.resolve()) not in opened
-    assert "results/demo/config.yaml is no regular file" in found
-    with pytest.raises(InputError, match=r"config\.yaml is no regular file"):
+    assert "results/demo/config.yaml is not a regular file" in found
+    with pytest.raises(InputError, match=r"config\.yaml is not a regular file"):
         verify_results(Audit(), RESULTS)
     assert str(secret.resolve()) not in opened
 
@@ -250,7 +250,7 @@ def test_only_a_regular_file_is_read(tmp_path, kind):
         "pipe": lambda: os.mkfifo(path), "folder": path.mkdir, "device": lambda: path.symlink_to("/dev/zero"),
     }  # fmt: skip
     make.get(kind, lambda: None)()
-    with pytest.raises(InputError, match="is not there" if kind == "missing" else "is no regular file"):
+    with pytest.raises(InputError, match="is not there" if kind == "missing" else "is not a regular file"):
         read_bytes(path)
 
 

@@ -360,7 +360,7 @@ def test_a_missing_file_is_named(output):
 def test_what_is_no_regular_file_is_refused_without_being_opened(output, kind):
     stray = output.with_name("stray.csv")
     {"link": lambda: stray.symlink_to(output), "folder": stray.mkdir, "pipe": lambda: os.mkfifo(stray)}[kind]()
-    with pytest.raises(InputError, match=r"stray\.csv is no regular file"):
+    with pytest.raises(InputError, match=r"stray\.csv is not a regular file"):
         record.check([stray])
 
 

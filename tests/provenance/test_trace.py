@@ -135,7 +135,7 @@ def test_a_row_of_another_number_of_cells_is_no_table(tmp_path, row):
 def test_what_is_no_file_is_no_table_and_nothing_hangs(tmp_path, put):
     for name in ("t.csv", "t.csv.gz"):
         put(tmp_path / name)
-        with pytest.raises(InputError, match="is no regular file"):
+        with pytest.raises(InputError, match="is not a regular file"):
             rows_where(tmp_path / name, {"model": "a"})
 
 

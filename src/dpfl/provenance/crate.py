@@ -298,9 +298,11 @@ class _Crate:
         return path.startswith(f"results/{self.folder.name}/") and Path(path).exists()
 
     def _content(self, path: str) -> bytes:
-        """Return the content of a file to be packed; raises InputError where it is no regular file of the project."""
+        """Return the content of a file to be packed; raises InputError if it is not a regular file there."""
         if not is_inside(Path(path), Path(), Path("results", self.folder.name)):
-            raise InputError(f"{path} is no regular file of the project (a link may lead anywhere): put the file there")
+            raise InputError(
+                f"{path} is not a regular file of the project (a link may lead anywhere): put the file there"
+            )
         return read_bytes(Path(path))
 
     def _include(self, path: str) -> Entity:

@@ -68,7 +68,7 @@ def _content(folder: Path) -> dict[str, Any]:
     """Return what <folder>/manifest.json says, checked."""
     path = folder / MANIFEST
     if not is_regular(path):
-        problem = "is no regular file" if os.path.lexists(path) else "is not there"
+        problem = "is not a regular file" if os.path.lexists(path) else "is not there"
         raise InputError(f"{path} {problem}: make writes it, and so does dpfl audit --seal")
     try:
         text = read_bytes(path, _LONGEST_MANIFEST).decode("utf-8")

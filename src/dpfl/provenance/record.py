@@ -277,7 +277,7 @@ def _checked(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)")
     if not is_regular(path):
-        raise InputError(f"{path} is no regular file: delete it and run make again")
+        raise InputError(f"{path} is not a regular file: delete it and run make again")
     written, size = _outputs(path.parent.absolute()).get(path.name), path.stat().st_size
     if written is None or written["bytes"] == size:
         entry = {"path": os.path.relpath(path), "bytes": size, "sha256": file_sha256(path)}

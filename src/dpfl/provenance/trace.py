@@ -258,7 +258,7 @@ def configuration_of(folder: Path) -> dict[str, Any]:
     in its place."""
     path = folder / "config.yaml"
     if os.path.lexists(path) and not is_regular(path):
-        raise InputError(f"{path} is no regular file, so it was not read: a link may lead anywhere")
+        raise InputError(f"{path} is not a regular file, so it was not read: a link may lead anywhere")
     return configuration.read(path)
 
 
@@ -271,7 +271,9 @@ def require_no_linked_folder(folder: Path) -> None:
         if linked := next((name for name in sorted(folders) if Path(place, name).is_symlink()), None):
             raise InputError(f"{Path(place, linked)} is a link to a folder, which is not followed: delete it")
     if (folder / "config.yaml").is_symlink():
-        raise InputError(f"{folder / 'config.yaml'} is no regular file, so it was not read: a link may lead anywhere")
+        raise InputError(
+            f"{folder / 'config.yaml'} is not a regular file, so it was not read: a link may lead anywhere"
+        )
 
 
 def lineage(

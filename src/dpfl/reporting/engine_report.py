@@ -59,15 +59,15 @@ _POLICY = (
 def build(folder: Path, config: Path) -> Path:
     """Make <folder>/workflow.html and return its path. Run it in the folder of the Snakefile.
 
-    Raises InputError where there is nothing to report yet, where a part is no regular file or its CSV is damaged, where
-    a picture holds more than drawing, where Snakemake cannot make the report, and where that has a script of another.
+    Raises InputError if there is nothing to report yet, a part is not a regular file, its CSV is damaged, a picture
+    holds more than drawing, Snakemake cannot make the report, or the report has a script of another.
     """
     report = folder / PAGE
     parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
     if not parts:
         raise InputError(f"nothing to report in {folder}: run make first")
     if odd := [path for path in parts if not is_regular(path)]:
-        raise InputError(f"{odd[0]} is no regular file: delete it and run make again")
+        raise InputError(f"{odd[0]} is not a regular file: delete it and run make again")
     for path in (path for path in parts if path.suffix == ".svg"):
         _require_drawing(path)
     _write_again(folder)

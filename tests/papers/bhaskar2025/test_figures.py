@@ -78,7 +78,7 @@ def test_leads_are_over_the_best_other_split_and_counted(as_runs, rows_of_runs, 
     runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == 2.93", range(3))
     runs.loc[runs["local_epochs"] == 20, "accuracy_pct"] = 99.0
     data = split_cells(as_runs(runs))
-    assert leads_message(data).endswith("published private columns, and in our runs in 0 of 1")
+    assert leads_message(data).endswith("published private columns, and has the higher mean in 0 of 1 of ours")
     figure = draw_leads(data)
     [axis] = figure.axes
     ours, published = axis.containers[0].lines[0], axis.get_lines()[-1]

@@ -77,7 +77,7 @@ def test_groups_are_compared_with_the_root_of_their_size():
 def test_fixed_batches_need_a_range_of_noise():
     data = pd.DataFrame({"sampler": ["fixed_pair", "fixed", "fixed"], "noise_over_poisson": [2.0, 2.1, 2.3]})
     text = samplers_message(data)
-    assert "at least 2.00 times" in text and "2.10 to 2.30 times is enough" in text
+    assert "(a record replaced) need at least 2.00 times" in text and text.endswith("2.10 to 2.30 times is enough")
 
 
 def test_the_last_epoch_multiplies_mu_and_epsilon():
@@ -87,7 +87,7 @@ def test_the_last_epoch_multiplies_mu_and_epsilon():
 
 def asynchronous(delay: float, window: float) -> pd.DataFrame:
     return pd.DataFrame(
-        {"panel": ["delay", "window", "delay"], "scenario": ["late", "window_4", "synchronous"],
+        {"panel": ["delay", "window", "delay"], "scenario": ["late", "window_4", "synchronous"], "line": "",
          "difference_pct": [delay, window, 0.0], "difference_interval_pct": [2.0, 0.5, 0.0]}
     )  # fmt: skip
 
@@ -98,6 +98,10 @@ def test_kinds_of_asynchrony_count_beyond_chance_and_over_a_point():
     assert (
         text == "Accuracy falls with DELAY (up to 37 points); every other kind changes accuracy by 0.3 points at most"
     )
+    overtaken = asynchronous(-10.0, 0.3).query("panel == 'delay'").assign(line="reordered")
+    both = pd.concat([asynchronous(-37.0, 0.3), overtaken])
+    text = asynchrony_message(both, names | {"reordered": "OVERTAKING"})
+    assert "DELAY (up to 37 points) and OVERTAKING (up to 10 points); every other" in text
     assert asynchrony_message(asynchronous(-1.5, -0.3), names).startswith("No kind of asynchrony costs")
     assert "WINDOW (up to 4 points)" in asynchrony_message(asynchronous(-37.0, -4.0), names)
     assert asynchrony_message(asynchronous(0, 0).query("scenario == 'synchronous'"), names) == ""
@@ -150,7 +154,8 @@ def test_poisson_batches_are_compared_at_the_least_epsilon():
          "difference_pct": [0.0, 4.0, -0.5, 99.0]}
     )  # fmt: skip
     text = samplers_trained_message(data)
-    assert "at ε = 0.25: +4.0 points if a record is added or removed, -0.5 points if one is replaced" in text
+    assert text.startswith("At ε = 0.25, Poisson batches change the accuracy")
+    assert text.endswith("by +4.0 points if a record is added or removed, by -0.5 points if one is replaced")
     assert samplers_trained_message(data.query("sampler == 'fixed'")) == ""
 
 
@@ -161,7 +166,7 @@ def test_a_strategy_beats_constant_settings_beyond_chance_and_within_the_budget(
          "difference_interval_pct": 0.5}
     )  # fmt: skip
     text = strategies_message(data, {"a": "A", "b": "B"})
-    assert text.endswith("1 beats constant settings beyond chance: A (1 of 2 cases)") == beat
+    assert text.endswith("1 beats constant settings beyond chance: A (1 of 2 cases, worse in 1)") == beat
     assert text.startswith("None of 2 strategies") != beat
     assert strategies_message(data.query("strategy == 'constant'"), {}) == ""
 

@@ -343,7 +343,7 @@ def test_odd_files_are_findings(ended, odd):
         os.mkfifo(path)
     else:
         path.symlink_to({"dead link": "/no/such", "link": ended / "raw.csv", "linked folder": ended / "runs"}[odd])
-    assert problems(ended) == {"tables/odd": ["is no regular file"]}
+    assert problems(ended) == {"tables/odd": ["is not a regular file"]}
 
 
 def test_a_damaged_configuration_hides_nothing_that_was_not_run(partial):

@@ -39,7 +39,7 @@ def test_a_link_is_a_finding_and_what_it_points_at_stays(chain):
     victim = chain.parents[2] / "victim.csv"
     (chain / "table.csv").rename(victim)
     (chain / "table.csv").symlink_to(victim)
-    assert "table.csv is no regular file" in rebuild(chain)
+    assert "table.csv is not a regular file" in rebuild(chain)
     assert victim.exists()
 
 

@@ -417,7 +417,8 @@ def _steps_at_ends(data: pd.DataFrame) -> str:
     if private.empty:
         return ""
     least, most = (int((private["step"] == private[f"{end}_step"]).sum()) for end in ("least", "most"))
-    return f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
+    points = f"Of the {len(private)} points with noise"
+    return f"{points}, the best step is the smallest of its grid at {least} and the largest at {most}."
 
 
 RUN_FIGURES = {

@@ -106,10 +106,9 @@ def dimension_message(data: pd.DataFrame) -> str:
     if powers.empty:
         return ""
     above = int((data["excess_risk"] > data["bound_as_printed"]).sum())
-    place = f"{above} of {len(data)} risks here exceed it" if above else "no risk here exceeds it"
-    return (
-        f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d, and {place}"
-    )
+    enough = f"it is large enough here, up to d = {data['features'].max():g}"
+    place = f"{above} of {len(data)} risks exceed it" if above else enough
+    return f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d: {place}"
 
 
 _BOUNDS = {"excess_bound": ("bound with d", "--"), "bound_as_printed": ("bound as published", ":")}
@@ -554,7 +553,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=len(sizes))
     usual, most = data["runs"].min(), data["runs"].max()
     seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for some models without noise"
-    text = f"Risk without less risk with replacement, over the latter; paired by seed, ± 90 % interval, {seeds}."
+    text = f"(Risk without replacement - risk with) / risk with; paired by seed, ± 90 % interval, {seeds}."
     style.footer(figure, f"{text} {data_note(data)}")
     return figure
 

@@ -141,7 +141,10 @@ def leads_message(cells: pd.DataFrame) -> str:
     leads = _leads(cells)
     known = leads[leads["lead_pct"].notna()]
     published = all_or(int((leads["published_lead_pct"] >= 0).sum()), len(leads))
-    ours = f", and in our runs in {all_or(int((known['lead_pct'] >= 0).sum()), len(known))}" if len(known) else ""
+    ours = ""
+    if len(known):
+        share, single = all_or(int((known["lead_pct"] >= 0).sum()), len(known)), int((known["lead_runs"] == 1).sum())
+        ours = f", and has the higher mean in {share} of ours" + (f" ({single} with one seed)" if single else "")
     return f"One local epoch a round is the best split in {published} published private columns{ours}"
 
 

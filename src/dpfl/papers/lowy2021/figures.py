@@ -272,11 +272,14 @@ def mnist_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
         return ""
     worse = int((rows["difference_pct"] > rows["difference_interval_pct"]).sum())
     texts = [
-        f"by {span(own['difference_pct'], '{:.1f}')} points under {_the(names[noise])}"
+        f"{span(own['difference_pct'], '{:.1f}')} points under {_the(names[noise])}"
         for noise, own in rows.groupby("noise")
     ]
     share = all_or(worse, len(rows))
-    return f"Local SGD has a larger test error than minibatch SGD beyond chance in {share} cases: {', '.join(texts)}"
+    return (
+        f"Local SGD has a larger test error than minibatch SGD beyond chance in {share} cases; over all cases the "
+        f"difference is {', '.join(texts)}"
+    )
 
 
 def _errors(axis: Axes, tasks: pd.DataFrame) -> None:

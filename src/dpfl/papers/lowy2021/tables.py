@@ -96,8 +96,8 @@ def _rows_note(data: pd.DataFrame) -> str:
     said = f" So counted, the later script's budgets are: {counts}." if counts else ""
     return (
         "On the data's rows: at most, for records no longer than the longest row of the data. No gradient is longer, "
-        "so clipping there would change no step; the later script clips nothing and takes twice that for its bound, at "
-        f"which ours clips.{said}"
+        "so clipping there would change no step. The later script does not clip. Its bound is twice the longest row, "
+        f"and we clip there.{said}"
     )
 
 

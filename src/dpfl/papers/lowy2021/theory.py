@@ -221,7 +221,7 @@ def availability_message(points: pd.DataFrame) -> str:
     verdict = "does not decide" if apart.any() else "decides"
     return (
         f"The mean of 1/M {verdict} the risk: random M has {inverse} times the risk of a fixed M with the same mean of "
-        f"1/M, and {mean} times that of one with the same mean"
+        f"1/M, and {mean} times the risk of a fixed M with the same mean of M"
     )
 
 

@@ -404,10 +404,10 @@ def free_message(data: pd.DataFrame) -> str:
     fits = data.drop_duplicates(["study", "axis"])
     grows = int((fits["power"] - fits["power_interval"] > 0).sum())
     return (
-        f"Privacy is not free at d/ε² = n: the risk is {span(data['ratio'], '{:.0f}')} times that without privacy, and "
-        f"the ratio grows beyond chance in {grows} of {len(fits)} lines"
+        f"At d/ε² = n the risk with privacy is {span(data['ratio'], '{:.0f}')} times the risk without, and the ratio "
+        f"grows beyond chance in {grows} of {len(fits)} lines"
         if (data["ratio"] > data["ratio_interval"].fillna(0.0) + 1).all()
-        else f"At d/ε² = n the risk is {span(data['ratio'], '{:.2g}')} times that without privacy"
+        else f"At d/ε² = n the risk with privacy is {span(data['ratio'], '{:.2g}')} times the risk without"
     )
 
 

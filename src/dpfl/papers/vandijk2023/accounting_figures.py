@@ -160,8 +160,8 @@ def samplers_message(data: pd.DataFrame) -> str:
     """Say how much more noise fixed batches need than Poisson ones."""
     least, enough = (data.loc[data["sampler"] == name, "noise_over_poisson"] for name in ("fixed_pair", "fixed"))
     return (
-        f"For the same ε, batches of fixed size need at least {span(least, '{:.2f}')} times the noise of Poisson "
-        f"batches, and {span(enough, '{:.2f}')} times is enough"
+        f"For the same ε, batches of fixed size (a record replaced) need at least {span(least, '{:.2f}')} times the "
+        f"noise of Poisson batches (a record added or removed), and {span(enough, '{:.2f}')} times is enough"
     )
 
 

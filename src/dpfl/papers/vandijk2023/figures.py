@@ -9,6 +9,7 @@ from dpfl.reporting.figures import FigureRecipe
 
 _KINDS = {
     "delay": "a fixed delay",
+    "reordered": "delays with which messages overtake each other",
     "broadcast_loss": "lost broadcasts",
     "update_loss": "lost updates",
     "speed_spread": "unequal speeds",

@@ -120,13 +120,16 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
 
 
 def strategies_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """Say which strategies within the budget are better than the constant one beyond chance, and where."""
+    """Say which strategies within the budget are better than the constant one beyond chance, and in how many cases they
+    are better and worse."""
     paid = data[~data["strategy"].isin(("constant", "last_epoch_unpaid"))]
     if paid.empty:
         return ""
     better = paid[paid["difference_pct"] > paid["difference_interval_pct"]]
+    worse = paid.loc[paid["difference_pct"] < -paid["difference_interval_pct"], "strategy"].value_counts()
     kinds = [
-        f"{names[name]} ({len(rows)} of {int((paid['strategy'] == name).sum())} cases)"
+        f"{names[name]} ({len(rows)} of {int((paid['strategy'] == name).sum())} cases"
+        f"{f', worse in {worse[name]}' if name in worse else ''})"
         for name, rows in better.groupby("strategy", sort=False)
     ]
     total = paid["strategy"].nunique()
@@ -442,13 +445,15 @@ def asynchrony_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
     away = data[data["scenario"] != "synchronous"]
     if away.empty:
         return ""
+    overtaken = away["panel"].eq("delay") & away["line"].eq("reordered")
+    away = away.assign(kind=away["panel"].mask(overtaken, "reordered"))
     costs = away[away["difference_pct"] < -away["difference_interval_pct"].fillna(np.inf)]
-    most = costs.groupby("panel")["difference_pct"].min().sort_values()
+    most = costs.groupby("kind")["difference_pct"].min().sort_values()
     large = most[most < -1.0]
-    rest = away[~away["panel"].isin(large.index)]["difference_pct"].abs().max()
+    rest = away[~away["kind"].isin(large.index)]["difference_pct"].abs().max()
     if large.empty:
         return f"No kind of asynchrony costs over a point of accuracy; the largest change is {rest:.1f}"
-    texts = [f"{names[panel]} (up to {-points:.0f} points)" for panel, points in large.items()]
+    texts = [f"{names[kind]} (up to {-points:.0f} points)" for kind, points in large.items()]
     others = "" if pd.isna(rest) else f"; every other kind changes accuracy by {rest:.1f} points at most"
     return f"Accuracy falls with {listed(texts)}{others}"
 
@@ -462,7 +467,7 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
     for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
         for kind, dash in _LINES.items():
             selected = rows[(rows["line"] == kind) & (rows["epsilon"] == epsilon)]
-            if kind and len(selected):
+            if kind and len(selected) > 1:  # a line needs two points of its kind
                 selected = pd.concat([start[start["epsilon"] == epsilon], selected])
             if len(selected):
                 selected = selected.sort_values("x")
@@ -654,6 +659,6 @@ def samplers_trained_message(data: pd.DataFrame) -> str:
     if not texts:
         return ""
     return (
-        f"Accuracy with Poisson batches less that with batches of fixed size, at ε = {least['epsilon'].iloc[0]:g}: "
-        f"{', '.join(texts)}"
+        f"At ε = {least['epsilon'].iloc[0]:g}, Poisson batches change the accuracy of batches of fixed size by "
+        f"{', by '.join(texts)}"
     )

@@ -101,7 +101,7 @@ def _check_strays(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]
             continue
         name = os.path.relpath(path, root)
         if not is_regular(path):
-            report.findings.append(Finding(name, "is no regular file"))
+            report.findings.append(Finding(name, "is not a regular file"))
         elif not (_is_expected(relative) or path.name.endswith(_RECORD) or _has_unreadable_record(path, own)):
             report.findings.append(Finding(name, "has no record: no stage of the pipeline wrote it"))
 
@@ -229,9 +229,9 @@ def remove_damaged_pages(folder: Path) -> list[Path]:
     A stage's outputs go together, its record too: Snakemake makes again what is missing. Derived pages (`DERIVED`) may
     be absent, as in a fresh clone: Git does not hold them. Records of an earlier version are left alone.
 
-    What is no regular file is removed too where `make` writes a page, its report, README.md, audit, manifest, or a log:
-    a link, dead or not, a pipe. A link is never followed: what it points at stays, no folder is removed, and nothing
-    that is not below `folder`.
+    What is not a regular file (a link, dead or not, a pipe) is removed too where `make` writes a page, its report,
+    README.md, audit, manifest or a log. A link is never followed: what it points at stays. No folder is removed, and
+    nothing that is not below `folder`.
     """
     removed = _removed([path for path in _written_at_every_run(folder) if not is_regular(path)], folder)
     records = sorted(path for kind in (*_PAGES, "claims") for path in (folder / kind).glob("*.record.json"))
@@ -354,7 +354,7 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
 
     Data that its configuration needs are hashed as well, though no result may have read them yet.
 
-    Findings: a file that is missing, that is no regular file, that differs from its record, or that a later stage read
+    Findings: a file that is missing, is not a regular file, differs from its record, or that a later stage read
     in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
     the scale; a crate that does not match its description; all that completeness finds. Without `sealed` manifest and
     crate are left out: both are about to be written, the crate from the files that the manifest lists. Data that are
@@ -441,7 +441,7 @@ def _check_outputs(report: Audit, roots: tuple[Path, Path], place: Path, record:
 def _difference(report: Audit, path: Path, output: dict[str, Any], stage: str) -> str:
     """Return what is wrong with a file that a record lists, "" for nothing; a file of its size is hashed."""
     if not is_regular(path):
-        return "is no regular file" if os.path.lexists(path) else "is missing"
+        return "is not a regular file" if os.path.lexists(path) else "is missing"
     if path.stat().st_size != output["bytes"]:
         report.hashes[output["path"]] = ""  # of other bytes than any that a record states
         return f"changed since stage {stage} wrote it"
@@ -525,7 +525,7 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
     name = os.path.relpath(path, root)
     if not is_regular(path):
         if os.path.lexists(path):
-            report.findings.append(Finding(name, "is no regular file"))
+            report.findings.append(Finding(name, "is not a regular file"))
         return
     try:
         described, members = _crate_hashes(path)

@@ -52,7 +52,9 @@ def check_signature(report: Audit, folder: Path, statement: Path, signers: Path)
     signature = signature_of(statement)
     for path in (statement, signature, signers):
         if not is_regular(path):
-            raise InputError(f"{path} is no regular file: a release has a statement, its .sig, and keys that you trust")
+            raise InputError(
+                f"{path} is not a regular file: a release has a statement, its .sig, and keys that you trust"
+            )
         read_bytes(path, _LONGEST)  # ssh-keygen would read on
     found = _ssh_keygen("find-principals", "-f", str(signers), "-s", str(signature))
     signer = (found.stdout.decode("utf-8", "replace").split() or [""])[0]

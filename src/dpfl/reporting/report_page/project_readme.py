@@ -79,10 +79,8 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
     for view in page.papers:
         waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
         if waiting and view.jobs.not_run:
-            reasons.append(
-                f"{waiting} of the {len(undecided)} undecided claims wait for {view.jobs.not_run} of "
-                f"`{view.paper.key}`'s {view.jobs.total} jobs"
-            )
+            need = "needs" if waiting == 1 else "need"
+            reasons.append(f"{waiting} of the {len(undecided)} undecided claims {need} more runs of `{view.paper.key}`")
     return reasons
 
 

@@ -81,6 +81,7 @@ def test_the_claimed_epsilon_is_compared_up_to_the_accountants_grid(proven, refu
             "beta_1, rho_max, x^2.5, d^(2), 2^20, a-->b, np.sqrt(2)",
         ),
         ("sqrt(epsilon_0) >= sigma_t, n -> 1, d <= O~(n) <~ Omega~(1)", "√(ε₀) ≥ σₜ, n → 1, d ≤ Õ(n) ≲ Ω̃(1)"),
+        ("Renyi of order alpha, renyi_epsilon", "Rényi of order α, renyi_epsilon"),
         ("exp(-sqrt(tau)) {t<=tau} Phi(1)", "exp(-√(τ)) {t≤τ} Φ(1)"),
         ("3e, seed1e5, v1.2e3", "3e, seed1e5, v1.2e3"),
     ],

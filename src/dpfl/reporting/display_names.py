@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _GREEK_SYMBOLS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η", "theta": "θ", "kappa": "κ",
-    "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ", "Phi": "Φ", "Psi": "Ψ",
+    "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ", "Phi": "Φ", "Psi": "Ψ", "Renyi": "Rényi",
 }  # fmt: skip
 _NAMED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})\b")
 _SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")

@@ -37,11 +37,13 @@ class TableLayout:
     """A table as a reader sees it: `body` contains text only, `notes` states what the numbers cannot.
 
     Where `headings` names a heading for every row, each run of rows with the same heading is shown under it.
+    `agreement` says in the shape of the body how the number of a cell agrees with the published one, "" elsewhere.
     """
 
     body: pd.DataFrame
     notes: list[str] = field(default_factory=list)
     headings: list[str] = field(default_factory=list)
+    agreement: pd.DataFrame | None = None
 
     def sections(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield (heading, rows) from top to bottom; the heading is "" where there is none."""

@@ -43,8 +43,8 @@ _LOST = {
 _LEGEND = (
     f"Accuracy in per cent. Ours: the mean over the runs; n is their number if it is below {PUBLISHED_RUNS}. If runs "
     f"differ by more than {BIMODAL_PCT:g} points, the table has the least and the most accurate instead of a mean. "
-    "Difference: ours minus published. *: the published value is outside the 95 % prediction interval that our runs "
-    "give for a mean of ten runs."
+    "Difference: ours minus published, coloured on the page by the verdict. *: the published value is outside the 95 % "
+    "prediction interval that our runs give for a mean of ten runs."
 )
 
 
@@ -78,13 +78,15 @@ def _page(cells: pd.DataFrame, name: str, rows: list[str], columns: list[str], o
     `name`: the heading of the rows.
     """
     placed = cells.assign(row=rows, column=columns, order=order).sort_values("order", kind="stable")
-    lines = []
+    lines, agreement = [], []
     for row in dict.fromkeys(rows):
         own = placed[placed["row"] == row]
         for kind, text in (("ours", _ours), ("published", _published), ("difference", _difference)):
             shown = {cell["column"]: text(cell) for _, cell in own.iterrows()}
             lines.append({name: row, "": kind, **shown})
-    return TableLayout(pd.DataFrame(lines).fillna(""), _notes(cells))
+            agreement.append(dict(zip(own["column"], own["prediction"], strict=True)) if kind == "difference" else {})
+    body = pd.DataFrame(lines).fillna("")
+    return TableLayout(body, _notes(cells), agreement=pd.DataFrame(agreement, columns=body.columns).fillna(""))
 
 
 def _ours(cell: pd.Series) -> str:

@@ -20,12 +20,14 @@ from dpfl.reporting.tables import readable_cell
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: cells, the heading above it ("" for that of the row before), how to trace and colour it."""
+    """A row of a table: cells, the heading above it ("" for that of the row before), how to trace it, and how to colour
+    it or each of its cells."""
 
     cells: tuple[str, ...]
     heading: str = ""
     where: str = ""
     style: str = ""
+    cell_styles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class TextTable:
 
     @property
     def can_sort(self) -> bool:
-        """True where its rows may change places: not below headings."""
-        return len(self.rows) > 2 and not any(row.heading for row in self.rows)
+        """True where its rows may change places: not below headings, and not if several rows are one of the paper's."""
+        return len(self.rows) > 2 and not any(row.heading or row.cell_styles for row in self.rows)
 
     @property
     def has_traces(self) -> bool:

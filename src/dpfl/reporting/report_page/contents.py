@@ -256,9 +256,16 @@ def _laid_out(page: TableLayout, conditions: list[str]) -> TextTable:
     for heading, section in page.sections():
         for first, cells in enumerate(section.itertuples(index=False)):
             where = conditions[number] if conditions else ""
-            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, _style(section.columns, cells)))
+            style = _style(section.columns, cells)
+            marks = () if page.agreement is None else tuple(map(_mark, page.agreement.iloc[number]))
+            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, style, marks))
             number += 1
-    return TextTable(tuple(map(str, page.body.columns)), tuple(rows))
+    return TextTable(tuple(map(str, page.body.columns)), tuple(rows), keeps_first=page.agreement is not None)
+
+
+def _mark(agreement: str) -> str:
+    """Return the style of a cell whose number agrees so with the published one."""
+    return f"a-{agreement.replace(' ', '-')}" if agreement else ""
 
 
 def _style(columns: Iterable[str], cells: Iterable[object]) -> str:

@@ -258,7 +258,8 @@ def _laid_out(page: TableLayout, conditions: list[str]) -> TextTable:
             where = conditions[number] if conditions else ""
             style = _style(section.columns, cells)
             marks = () if page.agreement is None else tuple(map(_mark, page.agreement.iloc[number]))
-            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, style, marks))
+            shown = tuple(str(cell).replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}") for cell in cells)
+            rows.append(Row(shown, "" if first else heading, where, style, marks))
             number += 1
     return TextTable(tuple(map(str, page.body.columns)), tuple(rows), keeps_first=page.agreement is not None)
 

@@ -326,7 +326,7 @@ RATES = [
     (BallsInBins(94), (1 / 94,)),
     (FullBatch(), (1.0,)),
 ]
-"""Every sampler, and the sampling rates that its log may state: batch over records, and one over the loader's length."""
+"""Every sampler, and the sampling rates that its log may state: batch over records, one over the loader's length."""
 
 
 def test_the_rates_of_every_sampler_are_known():

@@ -13,6 +13,8 @@ from dpfl.attacks.planted_faults import planted_faults, poisson_claim
 
 FALSE_ALARM = 1e-6
 """Chance that correct code fails one of the statistical tests below (their seeds are fixed)."""
+REACH_OF_HALF = 0.58806
+"""In clip norms: a record of lowy2021's clients that reaches so far spends half of epsilon 1."""
 
 
 @pytest.mark.parametrize("shift", [1.0, 2.0])
@@ -62,6 +64,25 @@ def test_the_bound_is_above_the_truth_no_oftener_than_stated(noise, values, diff
     assert wrong <= binom.isf(FALSE_ALARM, 2000, 0.1)
     if not differ:
         assert wrong >= binom.ppf(FALSE_ALARM, 2000, 0.1)
+
+
+@pytest.mark.parametrize(("canaries", "share"), [(90, 0.382), (600, 0.968)])
+def test_so_often_one_run_of_lowy2021_shows_half_of_epsilon_1(canaries, share):
+    """Simulated without the code of the attack: 35 messages of 37 among 356 records, the best score that there can be.
+
+    The number of canaries in its grid rests on these shares; docs/privacy.md names them.
+    """
+    sampler, noise, audits = FixedBatches(37, 356), 5.523111, 500
+    run = {"steps": 35, "delta": 356.0**-2, "neighbouring": "replace_one"}
+    half = guarantee(sampler, noise_multiplier=noise, **run).upper / 2
+    draw = np.random.default_rng(2)
+    found = 0
+    for draws in draw.binomial(35 * canaries, 37 / 356, audits):
+        shown = evidence(draw, noise=noise, draws=int(draws), values=35 * canaries - int(draws))
+        found += reach_lower_bound(shown) > REACH_OF_HALF / noise
+    least = guarantee(sampler, noise_multiplier=noise / REACH_OF_HALF, **run).lower
+    assert least == pytest.approx(half, rel=1e-3)
+    assert binom.ppf(FALSE_ALARM, audits, share) <= found <= binom.isf(FALSE_ALARM, audits, share)
 
 
 def test_too_little_noise_is_told_from_enough():

@@ -382,10 +382,10 @@ def _own_rates(sampler: Sampler) -> dict[str, float]:
         case FullBatch():
             return {"all records": 1.0}
     batch_size, records = sampler.batch_size, sampler.records
-    return {
-        "batch_size / records": batch_size / records,
-        "1 / batches of an epoch, as Opacus records it": 1 / -(-records // batch_size),
-    }
+    rates = {"batch_size / records": batch_size / records}
+    if records % batch_size:
+        rates["1 / batches of an epoch, as Opacus records it"] = 1 / -(-records // batch_size)
+    return rates
 
 
 def _json_lines(lines: Sequence[str], path: Path) -> list[tuple[int, Mapping[str, Any]]]:

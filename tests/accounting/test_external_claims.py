@@ -417,6 +417,11 @@ STEP = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
         (GAUSSIAN, (Phase(FullBatch(), 2.0, 1),)),
         (STEP, (Phase(Poisson(0.1), 1.0, 1),)),
         (events.SelfComposedDpEvent(STEP, 7), (Phase(Poisson(0.1), 1.0, 7),)),
+        (
+            # Four million million parts on one sample: once a list of as many numbers.
+            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(events.GaussianDpEvent(4e6), 4 * 10**12)),
+            (Phase(Poisson(0.1), 2.0, 1),),
+        ),
         (events.ComposedDpEvent([STEP, GAUSSIAN, STEP]), (Phase(Poisson(0.1), 1.0, 2), Phase(FullBatch(), 2.0, 1))),
         (
             events.SelfComposedDpEvent(events.ComposedDpEvent([STEP, events.SelfComposedDpEvent(GAUSSIAN, 2)]), 3),

@@ -139,9 +139,10 @@ def _with_one_zcdp(parts: Iterable[tuple[Sampler, float, int]]) -> Iterator[tupl
 
 def _joint_noise(event: events.DpEvent) -> float | None:
     """Return the noise multiplier of Gaussian parts that one sample releases; None where there are others."""
-    parts = [noise for sampler, noise, count in _flat(event, 1) for _ in range(count) if sampler == FullBatch()]
-    others = any(sampler != FullBatch() for sampler, _, _ in _flat(event, 1))
-    return None if others or not parts else float(gaussian_dp.joint_noise(parts))
+    parts = list(_flat(event, 1))
+    others = any(sampler != FullBatch() for sampler, _, _ in parts)
+    noises = [float(gaussian_dp.joint_noise([noise])) / math.sqrt(count) for _, noise, count in parts if count]
+    return None if others or not noises else float(gaussian_dp.joint_noise(noises))
 
 
 # A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.

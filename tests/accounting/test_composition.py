@@ -8,7 +8,14 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from dpfl.accounting import composition, gaussian_dp
-from dpfl.accounting.composition import Composition, LossPart, LossSearch, epsilon_above, epsilon_below
+from dpfl.accounting.composition import (
+    Composition,
+    LossPart,
+    LossSearch,
+    epsilon_above,
+    epsilon_below,
+    largest_below,
+)
 from dpfl.accounting.fixed_batches import law_above, pair_laws
 from dpfl.accounting.loss_grids import (
     Cells,
@@ -201,3 +208,16 @@ def test_rare_losses_are_trimmed_to_the_safe_side():
         for epsilon in (-9.0, -3.0, 0.0, 1.0, 5.0):
             assert sign * (delta(kept, epsilon) - delta(law, epsilon)) >= -1e-16
             assert delta(kept, epsilon) == pytest.approx(delta(law, epsilon), abs=1e-11)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_the_largest_lower_bound_is_that_of_each_law_alone(order, monkeypatch):
+    """In any order of the laws; one that does not reach the best so far is looked at once."""
+    laws = [pair_laws(shift, np.array([0.9, 0.1]), (2, 0), 100, 1e-5)[0] for shift in (0.3, 0.5, 0.7)]
+    alone = [epsilon_below([(law, 100)], 1e-5) for law in laws]
+    assert alone == sorted(alone) and alone[0] > 0
+    looks, right = [], Composition.log_delta_below
+    monkeypatch.setattr(Composition, "log_delta_below", lambda sums, e: looks.append(e) or right(sums, e))
+    assert largest_below([laws[at] for at in order], 100, 1e-5) == alone[2]
+    later = 2 - order.index(2)
+    assert looks[len(looks) - later :] == [alone[2]] * later

@@ -314,8 +314,40 @@ def test_a_history_becomes_phases(accountant):
 @pytest.mark.parametrize("sampler", [BallsInBins(2), ShuffledEpochs(50, 100)])
 def test_noise_that_changes_within_an_epoch_is_refused(sampler):
     with pytest.raises(ValueError, match="after 3 steps, within an epoch of 2"):
-        phases_on(sampler, HISTORY)
+        phases_on(sampler, [Entry(1.0, 0.5, 3), Entry(1.5, 0.5, 2)])
     assert len(phases_on(sampler, [Entry(1.0, 0.5, 4), Entry(2.0, 0.5, 3)])) == 2
+
+
+RATES = [
+    (Poisson(0.01), (0.01,)),
+    (FixedBatches(64, 6000), (64 / 6000, 1 / 94)),
+    (WithReplacement(64, 6000), (64 / 6000, 1 / 94)),
+    (ShuffledEpochs(64, 6000), (64 / 6000, 1 / 94)),
+    (BallsInBins(94), (1 / 94,)),
+    (FullBatch(), (1.0,)),
+]
+"""Every sampler, and the sampling rates that its log may state: batch over records, one over the loader's length."""
+
+
+def test_the_rates_of_every_sampler_are_known():
+    assert {type(sampler) for sampler, _ in RATES} == set(SAMPLERS.values())
+
+
+@pytest.mark.parametrize(("sampler", "rates"), RATES, ids=lambda value: type(value).__name__)
+def test_no_sampler_ignores_the_rate_of_a_log(sampler, rates):
+    for rate in rates:
+        for written in (rate, float(f"{rate:.4g}")):
+            assert phases_on(sampler, [Entry(1.0, written, 94)]) == (Phase(sampler, 1.0, 94),)
+        for wrong in (rate / 2, rate * 0.98, 1 / 93, 0.5):
+            message = f"sample_rate is {wrong:.6g} in the log, .* should be {rates[0]:.6g} "
+            with pytest.raises(ValueError, match=message):
+                phases_on(sampler, [Entry(1.0, rate, 94), Entry(1.0, wrong, 94)])
+
+
+def test_a_rate_that_is_written_in_two_ways_does_not_cut_an_epoch():
+    history = [Entry(1.0, 64 / 6000, 50), Entry(1.0, 1 / 94, 44), Entry(2.0, 1 / 94, 94)]
+    sampler = ShuffledEpochs(64, 6000)
+    assert phases_on(sampler, history) == (Phase(sampler, 1.0, 94), Phase(sampler, 2.0, 94))
 
 
 @pytest.mark.parametrize(
@@ -385,6 +417,11 @@ STEP = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
         (GAUSSIAN, (Phase(FullBatch(), 2.0, 1),)),
         (STEP, (Phase(Poisson(0.1), 1.0, 1),)),
         (events.SelfComposedDpEvent(STEP, 7), (Phase(Poisson(0.1), 1.0, 7),)),
+        (
+            # Four million million parts on one sample: once a list of as many numbers.
+            events.PoissonSampledDpEvent(0.1, events.SelfComposedDpEvent(events.GaussianDpEvent(4e6), 4 * 10**12)),
+            (Phase(Poisson(0.1), 2.0, 1),),
+        ),
         (events.ComposedDpEvent([STEP, GAUSSIAN, STEP]), (Phase(Poisson(0.1), 1.0, 2), Phase(FullBatch(), 2.0, 1))),
         (
             events.SelfComposedDpEvent(events.ComposedDpEvent([STEP, events.SelfComposedDpEvent(GAUSSIAN, 2)]), 3),

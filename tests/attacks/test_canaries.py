@@ -217,6 +217,8 @@ def test_asynchronous_claims_stand_and_batch_normalisation_breaks_that_of_plain_
     assert runs["known_bad"].tolist() == [False, False, True]
     assert (runs["epsilon_lower_bound"] > runs["claimed_epsilon"]).tolist() == [False, False, True]
     assert runs["scenario"].tolist() == [cell["scenario"] for cell in cells]
+    batches = FixedBatches(8, int(runs["privacy_records"].iloc[0]))
+    assert shares(runs[~runs["known_bad"]], batches)["chosen"].between(0.75, 1).all()
     assert runs["guesses"].eq(30).all() and "strategies" not in runs and runs["batch_size"].eq(8).all()
 
 

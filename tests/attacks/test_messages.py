@@ -18,6 +18,7 @@ from dpfl.attacks.messages import (
     AsyncMessageRun,
     MessageRun,
     canary_scores,
+    chosen_evidence,
     chosen_law,
     chosen_observations,
     log_law,
@@ -28,6 +29,7 @@ from dpfl.attacks.messages import (
 )
 from dpfl.attacks.one_run import coins, right_guesses
 from dpfl.convex.federated_rounds import Clipping
+from dpfl.engine.per_record_gradients import LinearGradients
 
 FALSE_ALARM = 1e-6
 """Chance that correct code fails one of the statistical tests below (their seeds are fixed)."""
@@ -172,6 +174,26 @@ def test_without_noise_an_asynchronous_message_shows_it_too():
     assert ((np.round(seen[0]) == 2) == (drawn[0] == 1)).all()
     assert set(np.round(seen[0], 4).ravel()) == {0, 2} and set(np.round(seen[1], 4).ravel()) == {0}
     assert abs((np.round(seen[0]) == 2).mean() - BATCH / RECORDS) < 0.12
+
+
+@pytest.mark.parametrize("network", sorted(NETWORKS))
+def test_messages_show_the_pull_of_every_record_and_the_noise_elsewhere(network):
+    clients, quiet = 40, chosen_evidence(setting(network, noise_multiplier=0.0), RECORDS, 5)
+    assert quiet.total == pytest.approx(quiet.draws, rel=1e-5) and quiet.squares < 1e-12
+    found = chosen_evidence(setting(network), RECORDS, clients)
+    assert found.draws == clients * ROUNDS * BATCH
+    assert found.draws + found.values == clients * ROUNDS * RECORDS
+    within = norm.isf(FALSE_ALARM)
+    assert found.total == pytest.approx(found.draws, abs=within * 1.5 * math.sqrt(found.draws))
+    assert found.squares / 1.5**2 == pytest.approx(found.values, abs=within * math.sqrt(2 * found.values))
+
+
+def test_messages_show_a_client_that_clips_to_twice_its_norm(monkeypatch):
+    """A planted fault."""
+    right = LinearGradients.clipped_sums
+    monkeypatch.setattr(LinearGradients, "clipped_sums", lambda rule, w, batch, norms: right(rule, w, batch, 2 * norms))
+    found = chosen_evidence(setting(noise_multiplier=0.0), RECORDS, 4)
+    assert found.total == pytest.approx(2 * found.draws, rel=1e-5)
 
 
 def test_batch_normalisation_shows_the_record_by_more_than_its_own_gradient():

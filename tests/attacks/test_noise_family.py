@@ -13,18 +13,37 @@ from dpfl.attacks.planted_faults import planted_faults, poisson_claim
 
 FALSE_ALARM = 1e-6
 """Chance that correct code fails one of the statistical tests below (their seeds are fixed)."""
+REACH_OF_HALF = 0.58806
+"""In clip norms: a record of lowy2021's clients that reaches so far spends half of epsilon 1."""
 
 
 @pytest.mark.parametrize("shift", [1.0, 2.0])
 def test_full_batches_have_a_closed_form(shift):
     """25 full batches that a record moves by `reach` deviations are Gaussian-DP with 5 times that."""
     evidence = StepEvidence(shift, 400, 400 * shift, 10_000, 10_000 * 9.0)
-    noise = math.sqrt(9.0 * 10_000 / chi2.isf(1 - 0.005, 10_000))
-    reach = shift / noise - norm.isf(0.045) / 20
-    assert reach_lower_bound(evidence) == pytest.approx(reach, rel=1e-9)
+    reach = reach_lower_bound(evidence)
     run = {"steps": 25, "delta": 1e-5, "neighbouring": "zero_out"}
     exact = float(gaussian_dp.epsilon(1e-5, 5 * reach / shift))
     assert family_epsilon(evidence, Poisson(1.0), **run) == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("draws", "mean", "values", "squares"),
+    [
+        (320, 0.6, 2830, 2900.0),
+        (2000, 1.5, 24_000, 24_000.0),
+        (5, 4.0, 7, 6.0),
+        (60, 0.2, 9, 4.0),
+        (9, 30.0, 900, 800.0),
+    ],
+)
+def test_a_reach_at_the_bound_shows_so_much_once_in_twenty(draws, mean, values, squares):
+    """The mean is normal for a given noise, whose estimate is integrated over the chi-square law's quantiles."""
+    reach = reach_lower_bound(StepEvidence(1.0, draws, draws * mean, values, squares))
+    shares = (np.arange(400_000) + 0.5) / 400_000
+    noise = np.sqrt(chi2.ppf(shares, values) / values)
+    seen = mean / math.sqrt(squares / values)
+    assert float(norm.sf(math.sqrt(draws) * (seen * noise - reach)).mean()) == pytest.approx(0.05, abs=2e-5)
 
 
 def evidence(draw, *, reach=1.0, noise=2.0, draws=60, values=200, shift=1.0, differ=False):
@@ -38,14 +57,32 @@ def evidence(draw, *, reach=1.0, noise=2.0, draws=60, values=200, shift=1.0, dif
     ("noise", "values", "differ"), [(0.5, 20_000, False), (2.0, 20_000, False), (0.5, 50, False), (2.0, 20_000, True)]
 )
 def test_the_bound_is_above_the_truth_no_oftener_than_stated(noise, values, differ):
-    """2,000 audits at 90 %. Where the noise is known well, and all reaches are alike, it is above the truth in one of
-    twenty: not far from tight."""
+    """2,000 audits at 90 %. If all reaches are alike it is above the truth once in ten, be the noise known or not."""
     draw = np.random.default_rng(3)
     found = [reach_lower_bound(evidence(draw, noise=noise, values=values, differ=differ), 0.9) for _ in range(2000)]
     wrong = int((np.array(found) > 1 / noise).sum())
     assert wrong <= binom.isf(FALSE_ALARM, 2000, 0.1)
-    if values > 1000 and not differ:
-        assert wrong >= binom.ppf(FALSE_ALARM, 2000, 0.05)
+    if not differ:
+        assert wrong >= binom.ppf(FALSE_ALARM, 2000, 0.1)
+
+
+@pytest.mark.parametrize(("canaries", "share"), [(90, 0.382), (600, 0.968)])
+def test_so_often_one_run_of_lowy2021_shows_half_of_epsilon_1(canaries, share):
+    """Simulated without the code of the attack: 35 messages of 37 among 356 records, the best score that there can be.
+
+    The number of canaries in its grid rests on these shares; docs/privacy.md names them.
+    """
+    sampler, noise, audits = FixedBatches(37, 356), 5.523111, 500
+    run = {"steps": 35, "delta": 356.0**-2, "neighbouring": "replace_one"}
+    half = guarantee(sampler, noise_multiplier=noise, **run).upper / 2
+    draw = np.random.default_rng(2)
+    found = 0
+    for draws in draw.binomial(35 * canaries, 37 / 356, audits):
+        shown = evidence(draw, noise=noise, draws=int(draws), values=35 * canaries - int(draws))
+        found += reach_lower_bound(shown) > REACH_OF_HALF / noise
+    least = guarantee(sampler, noise_multiplier=noise / REACH_OF_HALF, **run).lower
+    assert least == pytest.approx(half, rel=1e-3)
+    assert binom.ppf(FALSE_ALARM, audits, share) <= found <= binom.isf(FALSE_ALARM, audits, share)
 
 
 def test_too_little_noise_is_told_from_enough():
@@ -58,14 +95,14 @@ def test_too_little_noise_is_told_from_enough():
         assert (family_epsilon(shown, FixedBatches(6, 60), **run) > stated.upper) == refuted
 
 
-def audit(trainer, claim, trials=256):
+def audit(trainer, claim, trials):
     """Evidence of a trainer's steps with the record; a right one without noise shows which steps draw it."""
     seen = [claim.seen(trainer, trials, world=world, seed=7) for world in (0, 1)]
     silent = claim.seen(replace(claim, noise_multiplier=0.0).conforming, trials, world=0, seed=7)
     return StepEvidence.of(seen[0][silent > 0.5], seen[1], claim.pair.shifts[0])
 
 
-def shown(trainer, claim, trials=256):
+def shown(trainer, claim, trials):
     """The bound of the family at 1e-5, and what is claimed there."""
     drawn = Poisson(claim.sampler.sample_rate)
     run = {"steps": claim.epochs * claim.sampler.steps_per_epoch, "delta": 1e-5, "neighbouring": claim.neighbouring}
@@ -89,7 +126,7 @@ the bound passes them, and the tests that assume nothing find them (test_planted
 
 @pytest.mark.parametrize("fault", planted_faults(), ids=lambda fault: fault.kind.__name__)
 def test_faults_of_noise_and_clipping_are_found_and_others_are_not(fault):
-    found, claimed = shown(fault.trainer, fault.claim)
+    found, claimed = shown(fault.trainer, fault.claim, 1024)
     assert (found > claimed) == (fault.kind.__name__ in SEEN)
 
 

@@ -73,6 +73,30 @@ def test_a_log_is_checked_as_its_batches_were_drawn(check, options, verdict):
         assert status == int(verdict == "refuted")
 
 
+OF_BATCHES = ["--batch-size=64", "--records=6000"]
+
+
+@pytest.mark.parametrize(
+    ("options", "right"),
+    [
+        (["--sampler=fixed_without_replacement", *OF_BATCHES], "0.0106667 (batch_size / records) or 0.0106383 (1 / "),
+        (["--sampler=with_replacement", *OF_BATCHES], "0.0106667 (batch_size / records) or 0.0106383 (1 / "),
+        (["--sampler=shuffled_epochs", *OF_BATCHES], "0.0106667 (batch_size / records) or 0.0106383 (1 / "),
+        (["--sampler=balls_in_bins", "--steps-per-epoch=94"], "0.0106383 (1 / steps_per_epoch)"),
+        (["--sampler=full_batch"], "1 (all records)"),
+    ],
+)
+def test_no_verdict_rests_on_ignoring_the_rate_of_the_log(check, options, right):
+    for name, text in [
+        ("log.csv", "noise_multiplier,sample_rate,num_steps\n1.0072,0.5,1880\n"),
+        ("log.jsonl", '{"noise_multiplier": 1.0072, "sample_rate": 0.5, "num_steps": 1880}\n'),
+        ("state.json", '{"history": [[1.0072, 0.5, 1880]], "mechanism": "rdp"}'),
+    ]:
+        status, rows, errors = check(name, text, *options, "--delta=1e-5", "--claimed-epsilon=2000")
+        assert (status, rows) == (2, []) and len(errors.strip().splitlines()) == 1
+        assert "sample_rate is 0.5 in the log" in errors and f"it should be {right}" in errors
+
+
 EPOCHS = "noise_multiplier,sample_rate\n" + "1.0,0.0625\n" * 3
 OF_ROUNDS = '{"noise_multiplier": 1.0, "sample_rate": 0.0625, "rounds": 3, "local_epochs": 16}'
 STARTS_ANEW = "noise_multiplier,sample_rate,num_steps\n" + "".join(f"1,0.1,{count}\n" for count in (16, 32, 48, 16, 32))

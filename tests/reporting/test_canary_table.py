@@ -80,7 +80,11 @@ def test_the_bound_of_the_family_follows_from_the_evidence_but_for_broken_runs(t
 
 def test_the_page_names_confidence_and_stand_ins(tmp_path):
     page = canaries_page(canaries(results(tmp_path, runs()), "lowy2021"))
-    assert "95 %" in page.notes[0] and page.notes[-1] == "diabetes stands in for insurance."
+    assert (
+        "95 %" in page.notes[0]
+        and "docs/privacy.md" in page.notes[0]
+        and page.notes[-1] == "diabetes stands in for insurance."
+    )
 
 
 def test_where_nothing_ran_there_are_no_rows(tmp_path):

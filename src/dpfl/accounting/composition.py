@@ -254,14 +254,18 @@ def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np
     last: tuple[_Tilted | None, NDArray[np.complex128]] = None, np.empty(0, dtype=complex)
     for each in tilted:
         if isinstance(each, _Tilted):
-            if each.first + each.masses.size <= size:
-                one, turn = np.asarray(rfft(each.masses, size))[kept], _turn(each, size, kept)
-            else:
-                places = np.arange(each.first, each.first + each.masses.size) % size
-                one, turn = np.asarray(rfft(binned(places, each.masses, size)))[kept], 0.0
+            masses, fits = each.masses, each.first + each.masses.size <= size
+            if not fits:
+                masses = binned(np.arange(each.first, each.first + masses.size) % size, masses, size)
+            one = np.asarray(rfft(masses, size))[kept]
             of_one = np.maximum(np.abs(one), 1e-300)
             log_size += each.steps * np.log(of_one)
-            angle += each.steps * (np.angle(one) + turn)
+            # Of many steps hardly a frequency is left: the rest comes after the cut.
+            alive = log_size > _CUT_OFF
+            if not alive.all():
+                kept, log_size, angle, share = kept[alive], log_size[alive], angle[alive], share[alive]
+                one, of_one = one[alive], of_one[alive]
+            angle += each.steps * (np.angle(one) + (_turn(each, size, kept) if fits else 0.0))
             share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
         else:
             ends = []
@@ -279,8 +283,7 @@ def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np
                 log_size += count * np.log(of_one)
                 angle += count * np.angle(one)
                 share += np.minimum(count / np.maximum(of_one, 1e-280), 1e300)
-        alive = log_size > _CUT_OFF
-        if not alive.all():
+            alive = log_size > _CUT_OFF
             kept, (log_size, angle, share) = kept[alive], (part[alive] for part in (log_size, angle, share))
     blur = float(np.linalg.norm((share + 1) * np.exp(log_size)))
     return kept, np.exp(log_size + 1j * angle), blur
@@ -682,8 +685,8 @@ def _trimmed(phases: Sequence[tuple[GridLaw, int] | Blend], mass: float, *, pess
     return trimmed
 
 
-def epsilon_below(phases: Phases, delta: float) -> float:
-    """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic.
+def epsilon_below(phases: Phases, delta: float, known: float = 0.0) -> float:
+    """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic; 0 if below `known`.
 
     Guarantee: what dominates the laws is not (e, delta)-DP for any e below this.
     Source: `Composition` of laws by `optimistic`.
@@ -691,7 +694,20 @@ def epsilon_below(phases: Phases, delta: float) -> float:
     log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)
     sums = Composition(phases, tilt)
+    if known > 0 and sums.log_delta_below(known) <= log_delta:
+        return 0.0
     return _crossing(lambda epsilon: sums.log_delta_below(epsilon) - log_delta, centre)[0] * (1 - _ROOT)
+
+
+def largest_below(laws: Iterable[GridLaw], steps: int, delta: float) -> float:
+    """Return the largest of the lower bounds of epsilon at `delta` in (0, 1) of `steps` losses of one of the laws.
+
+    Source: `epsilon_below`; a law that does not reach the best one so far is not followed to its end.
+    """
+    best = 0.0
+    for law in laws:
+        best = max(best, epsilon_below([(law, steps)], delta, best))
+    return best
 
 
 def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:

@@ -21,7 +21,8 @@ Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's a
 
 Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises from row to row
 needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may count steps. A
-log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
+log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does. So the
+caller names the sampler; a log whose sample_rate is not that sampler's is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -47,6 +48,7 @@ from dpfl.accounting.numerics import integer, member, real
 from dpfl.accounting.pure_mechanisms import LaplaceNoise, RandomizedResponse
 from dpfl.accounting.samplers import (
     SAMPLERS,
+    BallsInBins,
     FixedBatches,
     FullBatch,
     Poisson,
@@ -137,9 +139,10 @@ def _with_one_zcdp(parts: Iterable[tuple[Sampler, float, int]]) -> Iterator[tupl
 
 def _joint_noise(event: events.DpEvent) -> float | None:
     """Return the noise multiplier of Gaussian parts that one sample releases; None where there are others."""
-    parts = [noise for sampler, noise, count in _flat(event, 1) for _ in range(count) if sampler == FullBatch()]
-    others = any(sampler != FullBatch() for sampler, _, _ in _flat(event, 1))
-    return None if others or not parts else float(gaussian_dp.joint_noise(parts))
+    parts = list(_flat(event, 1))
+    others = any(sampler != FullBatch() for sampler, _, _ in parts)
+    noises = [float(gaussian_dp.joint_noise([noise])) / math.sqrt(count) for _, noise, count in parts if count]
+    return None if others or not noises else float(gaussian_dp.joint_noise(noises))
 
 
 # A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.
@@ -255,6 +258,8 @@ def _list(settings: Iterable[str]) -> str:
 # Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them.
 
 _COLUMNS = ("noise_multiplier", "sample_rate", "num_steps")
+_SAME_RATE = 1e-3
+"""Relative difference up to which a log's rate is that of the sampler: logs round theirs."""
 _MECHANISMS = ("rdp", "prv", "gdp", "dpfl_pld")
 """Accountants whose history has one meaning: entries of their own steps, equal neighbours joined."""
 
@@ -344,16 +349,44 @@ def poisson_phases(history: Iterable[tuple[float, float, int]]) -> tuple[Phase, 
 
 
 def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
-    """Return the phases of a history whose batches `sampler` drew, whatever rates the history says.
+    """Return the phases of a history whose batches `sampler` drew, equal noise joined; its rates must be the sampler's.
 
     Source: derived here: a phase begins an epoch of its own, so a sampler of epochs may change its noise between
-    epochs only. Raises ValueError where it changes within one.
+    epochs only. Raises ValueError where it changes within one, and where a sample_rate is that of no such sampler.
     """
+    rates = _own_rates(sampler)
+    for entry in history:
+        if not any(math.isclose(entry.sample_rate, rate, rel_tol=_SAME_RATE) for rate in rates.values()):
+            right = " or ".join(f"{rate:.6g} ({formula})" for formula, rate in rates.items())
+            raise ValueError(
+                f"sample_rate is {entry.sample_rate:.6g} in the log, but for {sampler} it should be {right}: one of "
+                "them is not of this run"
+            )
     epoch = getattr(sampler, "steps_per_epoch", 1)
-    for entry in history[:-1]:
-        if entry.num_steps % epoch:
-            raise ValueError(f"the log changes after {entry.num_steps} steps, within an epoch of {epoch} steps")
-    return tuple(Phase(sampler, entry.noise_multiplier, entry.num_steps) for entry in history)
+    counts = [
+        (noise, sum(entry.num_steps for entry in entries))
+        for noise, entries in groupby(history, key=lambda entry: entry.noise_multiplier)
+    ]
+    for _, steps in counts[:-1]:
+        if steps % epoch:
+            raise ValueError(f"the log changes after {steps} steps, within an epoch of {epoch} steps")
+    return tuple(Phase(sampler, noise, steps) for noise, steps in counts)
+
+
+def _own_rates(sampler: Sampler) -> dict[str, float]:
+    """Return the sampling rates that the log of a run with this sampler may state, by their formulas."""
+    match sampler:
+        case Poisson(sample_rate=rate):
+            return {"sample_rate": rate}
+        case BallsInBins(steps_per_epoch=steps):
+            return {"1 / steps_per_epoch": 1 / steps}
+        case FullBatch():
+            return {"all records": 1.0}
+    batch_size, records = sampler.batch_size, sampler.records
+    rates = {"batch_size / records": batch_size / records}
+    if records % batch_size:
+        rates["1 / batches of an epoch, as Opacus records it"] = 1 / -(-records // batch_size)
+    return rates
 
 
 def _json_lines(lines: Sequence[str], path: Path) -> list[tuple[int, Mapping[str, Any]]]:

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpfl.accounting.composition import epsilon_below
+from dpfl.accounting.composition import largest_below
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.loss_grids import GridLaw, fitting_grid, from_atoms, from_points, grid_between
 from dpfl.accounting.neighbouring import Neighbouring
@@ -152,7 +152,7 @@ def smallest_epsilon(
     laws = [
         law for pair in pairs(weights, neighbouring) for law in pair_laws(shift, weights, pair, steps, delta, beyond)
     ]
-    return max(epsilon_below([(law, steps)], delta) for law in laws)
+    return largest_below(laws, steps, delta)
 
 
 def pairs(weights: Array, neighbouring: Neighbouring) -> list[tuple[int, int]]:

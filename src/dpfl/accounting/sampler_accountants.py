@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, replaced_in_bins, shuffled_batches
-from dpfl.accounting.composition import LossPart, epsilon_above, epsilon_below
+from dpfl.accounting.composition import LossPart, epsilon_above, largest_below
 from dpfl.accounting.loss_grids import GridLaw, regrid
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
@@ -414,7 +414,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         best, laws = 0.0, None
         for pair in fixed_batches.pairs(weights, run.neighbouring):
             found = fixed_batches.pair_laws(1 / run.noise_multiplier, weights, pair, run.steps, run.delta, beyond)
-            epsilon = max(epsilon_below([(law, run.steps)], run.delta) for law in found)
+            epsilon = largest_below(found, run.steps, run.delta)
             if epsilon > best:
                 best, laws = epsilon, found
         if laws is None or self.lower().epsilon > best:
@@ -630,7 +630,7 @@ class _BallsInBins(_Epochs[BallsInBins]):
         run, epochs = self.run, self.whole_epochs
         if epochs == 0 or not balls_in_bins.in_range(run.noise_multiplier, self.steps_per_epoch):
             return EpsilonBound(0.0, "nothing is known for so short a run, or so many bins, so little or much noise")
-        epsilon = max(epsilon_below([(law, epochs)], run.delta) for law in self._laws_below())
+        epsilon = largest_below(self._laws_below(), epochs, run.delta)
         return EpsilonBound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
     def above(self) -> PhaseSource:

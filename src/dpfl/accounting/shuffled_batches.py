@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
-from dpfl.accounting.composition import epsilon_below
+from dpfl.accounting.composition import largest_below
 from dpfl.accounting.loss_grids import GridLaw, fitting_grid, from_atoms
 from dpfl.accounting.neighbouring import Neighbouring
 
@@ -72,7 +72,7 @@ def worst_pair_epsilon(
     Source: chua2024 (the pair); the statistic is derived in the module.
     """
     laws = epoch_laws(noise_multiplier, batch_size, records, epochs, delta, neighbouring, seen)
-    return max(epsilon_below([(law, epochs)], delta) for law in laws)
+    return largest_below(laws, epochs, delta)
 
 
 def epoch_laws(

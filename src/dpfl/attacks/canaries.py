@@ -42,6 +42,7 @@ from dpfl.attacks.messages import (
     AsyncMessageRun,
     MessageRun,
     canary_scores,
+    chosen_evidence,
     chosen_law,
     chosen_observations,
     message_law,
@@ -161,6 +162,8 @@ MESSAGE_TRIALS = 4096
 """Trainings of minibatch SGD in each world."""
 SIMULATED = 8192
 """Simulated trainings in each world, by which the threshold is chosen."""
+EVIDENCE_CLIENTS = 128
+"""Clients of asynchronous DP-SGD whose records each have a direction of their own."""
 REAL_TRAININGS = 8
 """Trainings of the real network with hostile mates."""
 SIMULATION_SEED = 2**32
@@ -214,9 +217,10 @@ def train(
       (`guesses`, of which right_guesses are right): Steinke, Nasr, Jagielski 2023.
     - one_run_gaussian_lower_bound: from the same guesses, were the trade-off curve Gaussian: Mahloujifar, Melis,
       Chaudhuri 2025.
-    The columns chosen_*, hostile_* and one_run_shift to one_run_squares are evidence (StepEvidence) of the steps of
-    these trainings, and of a few of the real network with hostile mates (dpfl.attacks.hostile_mates; of image models on
-    Poisson batches): what family_epsilon takes, for the bound that assumes Gaussian noise and the stated sampler.
+    The columns chosen_*, hostile_* and one_run_shift to one_run_squares are evidence (StepEvidence): family_epsilon
+    takes it, for the bound that assumes Gaussian noise and the stated sampler. hostile_* is of the real network with
+    hostile mates (dpfl.attacks.hostile_mates; of image models on Poisson batches). The others are of the steps of the
+    trainings above; chosen_* of async_dpsgd of a training whose chosen records each have a direction of their own.
     Raises InputError where settings or data cannot be used.
     """
     noise = calibrated(calibration, job.cells)
@@ -415,6 +419,8 @@ def _asynchronous(
         shares = [share[:records] for share in random_shares(len(labels), plan.clients, 1 / plan.clients, seed)]
         seen, drawn = chosen_observations(run, records, trials)
         bounds = _two_worlds(chosen_law(run, records), tuple(seen), drawn[0], CHOSEN, noise["privacy_delta"])
+        if run.normalise is None:
+            bounds |= chosen_evidence(run, records, EVIDENCE_CLIENTS).columns("chosen")
         found.append((*canary_scores(run, inputs, labels, shares, included, async_dpsgd.CLASSES), bounds))
     return found
 

@@ -156,8 +156,8 @@ def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[
 #
 # Twice, as every attack here: on records that the attacker chooses, with a client of its own for every trial, so that
 # one run of the program is as many trainings; and with canaries among real records, half of a client's fates guessed
-# about. The attacker sees every noisy sum, of late and lost updates too. Batches have a fixed size, one record is
-# replaced.
+# about. A third run, on chosen records alone, measures how far each record moves a message. The attacker sees every
+# noisy sum, of late and lost updates too. Batches have a fixed size, one record is replaced.
 
 PAIR = worst_pair(Sampling.FIXED, Neighbouring.REPLACE_ONE)
 _LENGTH = 1e3
@@ -256,6 +256,30 @@ def _chosen_records(run: AsyncMessageRun, records: int) -> tuple[Tensor, Tensor]
     worlds = torch.tensor(PAIR.canary)[:, None]
     gradients = torch.where(first > 0, worlds, PAIR.mates).reshape(-1)
     return torch.zeros(2 * records, 1), _LENGTH * run.clip_norm * gradients
+
+
+def chosen_evidence(run: AsyncMessageRun, records: int, clients: int) -> StepEvidence:
+    """Run the program once with `clients` clients of `records` chosen records; return what the messages show.
+
+    Each record has a direction of its own, along which it pulls as far as clipping lets it. So a message shows the pull
+    of every record of its batch, and in all other directions the noise: as much as batch_size trainings that follow one
+    record. Not for batch normalisation, which mixes the directions.
+    """
+    inputs, labels = _LENGTH * torch.eye(records), torch.full((records,), run.clip_norm)
+    module = softmax_regression(records, 1)
+    rule = LinearGradients(module, cast("Any", _ChosenSlope()))
+    federation = _federation(run, rule, module, [np.arange(records)] * clients, (inputs, labels))
+    with_record: list[NDArray] = []
+    noise: list[NDArray] = []
+
+    def observe(client: int, number: int, sums: Tensor) -> None:
+        along = sums[0, :-1].numpy().astype(np.float64) / run.clip_norm
+        drawn = np.isin(np.arange(records), federation.batch(client, number).numpy())
+        with_record.append(along[drawn])
+        noise.append(along[~drawn])
+
+    _run(run, federation, observe)
+    return StepEvidence.of(np.concatenate(with_record), np.concatenate(noise), 1.0)
 
 
 def canary_scores(

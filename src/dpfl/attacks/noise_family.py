@@ -20,12 +20,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.stats import nct
 
 from dpfl.accounting import guarantee
 from dpfl.accounting.numerics import integer, real
@@ -33,10 +34,10 @@ from dpfl.accounting.numerics import integer, real
 if TYPE_CHECKING:
     from dpfl.accounting.samplers import FixedBatches, Poisson
 
-_OF_NOISE = 0.1
-"""Share of the chance of error that the noise takes: it is measured better than the reach."""
 _FARTHEST = 50.0
 """Largest reach that is reported, in deviations of the noise."""
+_LARGEST = 1e4
+"""Largest statistic of the noncentral t law that is used: a larger one counts as this, which lowers the bound."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +90,31 @@ class StepEvidence:
 
 
 def reach_lower_bound(evidence: StepEvidence, confidence: float = 0.95) -> float:
-    """Return a lower bound on how far a record moves a step that draws it, in deviations of the noise, 0 to 50.
+    """Return a lower bound on how far a record moves a step that draws it, in deviations of the noise.
 
-    The mean over draws is N(reach, noise^2 / draws), and the noise is at most what the chi-square law allows its sum of
-    squares; both are exact. Guarantee: with probability `confidence` or more some step reaches as far, if the noise
-    is Gaussian, the same in every direction, and independent from step to step. Reaches may differ between steps. What
-    is not noise alone among the squares only lowers the bound. Raises ValueError naming the argument.
+    Between 0 and the lesser of 50 and 10,000 / sqrt(draws). The mean over draws, over the root mean square of the
+    noise, times sqrt(draws) follows a noncentral t law whose centre is the reach times sqrt(draws); this is exact.
+    Guarantee: with probability `confidence` or more some step reaches as far, if the noise is Gaussian, the same in
+    every direction, and independent from step to step. Reaches may differ between steps: the centre is their mean. What
+    is not noise alone among the squares only lowers the bound. Source: johnson1940. Raises ValueError naming the
+    argument.
     """
     miss = 1 - real("confidence", confidence, above=0, below=1)
     if evidence.draws == 0 or evidence.values == 0 or evidence.total <= 0:
         return 0.0
-    noise = math.sqrt(evidence.squares / float(chi2.ppf(_OF_NOISE * miss, evidence.values)))
-    if evidence.total >= _FARTHEST * noise * evidence.draws:
-        return _FARTHEST
-    mean = evidence.total / evidence.draws / noise
-    return max(0.0, mean + float(ndtri((1 - _OF_NOISE) * miss)) / math.sqrt(evidence.draws))
+    scale, noise = math.sqrt(evidence.draws), math.sqrt(evidence.squares / evidence.values)
+    seen = evidence.total / scale / noise if evidence.total < _LARGEST * scale * noise else _LARGEST
+
+    def excess(centre: float) -> float:
+        return float(nct.sf(seen, evidence.values, centre)) - miss
+
+    # The deviation of the law is about `width`: beyond a few of them its series does not converge.
+    width = math.sqrt(1 + seen**2 / (2 * evidence.values))
+    about = seen + float(ndtri(miss)) * width
+    low = max(0.0, about - 4 * width)
+    if excess(low) > 0:
+        return 0.0
+    return min(_FARTHEST, float(cast("Any", brentq)(excess, low, about + 4 * width)) / scale)
 
 
 @lru_cache(maxsize=256)

@@ -109,7 +109,7 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
     notes = [
         f"Each head names the confidence, {level} for each cell alone, and what the bound assumes. In brackets: its "
         "share of the ε stated. All bounds are for an observer of every step. Those without a further word come from "
-        "many trainings with and without the record, on gradients that the attacker chooses.",
+        "many trainings on gradients that the attacker chooses. docs/privacy.md says how far each bound can reach.",
         "ε stated: proven if every record's gradient is clipped. Runs that are known to be broken state a false one.",
         "Audit: it reads which steps drew the record, which no attacker sees. It measures the noise, and how far the "
         "record moves a step; how often it is drawn comes from the statement (after Nasr et al. 2023, section 5). Runs "

@@ -11,10 +11,13 @@ override BY_HASH := install --quiet --disable-pip-version-check --no-deps --requ
 override SELF := install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 override CHECK_TORCH := case "$$TORCH" in ""|cpu|cuda) ;; *) echo "dpfl: TORCH is $$TORCH; it must be cpu or cuda" >&2; exit 2;; esac
 # torch for "$$env": its CPU build where TORCH=cpu, or there is no driver of NVIDIA's, and an index or a folder has it; else PyPI's.
-override INSTALL_TORCH := if [ -z "$$TORCH" ]; then if command -v nvidia-smi >/dev/null; then TORCH=cuda; else TORCH=cpu; fi; fi; \
-  if [ "$$TORCH" = cpu ] && "$$env/bin/pip" $(BY_HASH) requirements.cpu.hashes --retries 0 --timeout 10 \
-       --extra-index-url https://download.pytorch.org/whl/cpu 2>/dev/null; then echo "torch: the CPU build (0.2 GB to download, 0.7 GB on disk)"; \
-  else echo "torch: the build of PyPI; on Linux it has CUDA (2.5 GB to download, 5.4 GB on disk)"; \
+# Where a user named cpu, a failure ends it: 5.4 GB are not installed unasked. Why the CPU build failed is said in any case.
+override INSTALL_TORCH := named="$$TORCH"; if [ -z "$$TORCH" ]; then if command -v nvidia-smi >/dev/null; then TORCH=cuda; else TORCH=cpu; fi; fi; \
+  if [ "$$TORCH" = cpu ] && said=$$("$$env/bin/pip" $(BY_HASH) requirements.cpu.hashes --retries 0 --timeout 10 \
+       --extra-index-url https://download.pytorch.org/whl/cpu 2>&1); then echo "torch: the CPU build (0.2 GB to download, 0.7 GB on disk)"; \
+  else if [ "$$TORCH" = cpu ]; then printf '%s\n' "$$said" | grep -i -E 'error|hash|no space' | tail -n 2 >&2; fi; \
+       if [ "$$named" = cpu ]; then echo "dpfl: the CPU build of torch could not be installed; make without TORCH=cpu takes the build of PyPI" >&2; exit 2; fi; \
+       echo "torch: the build of PyPI; on Linux it has CUDA (2.5 GB to download, 5.4 GB on disk)"; \
        "$$env/bin/pip" $(BY_HASH) requirements.torch.hashes; \
        if ls -d "$$env"/lib/python*/site-packages/torch/lib/libtorch_cuda.so >/dev/null 2>&1; \
        then "$$env/bin/pip" $(BY_HASH) requirements.cuda.hashes; fi; fi

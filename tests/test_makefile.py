@@ -173,7 +173,7 @@ INTERPRETER = """#!/bin/sh
 case "$1" in
   -c) exit {unfit} ;;
   --version) echo "Python of {name}" ;;
-  -m) mkdir -p "$3/bin"; printf '#!/bin/sh\\n' > "$3/bin/pip"; chmod +x "$3/bin/pip" ;;
+  -m) mkdir -p "$3/bin"; printf '#!/bin/sh\\n%s\\n' '{pip}' > "$3/bin/pip"; chmod +x "$3/bin/pip" ;;
 esac
 """
 
@@ -183,14 +183,14 @@ def interpreters(make, tmp_path):
     """A function that makes `make env` of interpreters on PATH, those that do not fit with an exclamation mark."""
     (tmp_path / ".venv" / "ready").unlink()
 
-    def env(*names, words=()):
+    def env(*names, words=(), pip=""):
         folder = tmp_path / "interpreters"
         folder.mkdir()
         for name in names:
             plain = name.removesuffix("!")
-            (folder / plain).write_text(INTERPRETER.format(name=plain, unfit=int(name != plain)))
+            (folder / plain).write_text(INTERPRETER.format(name=plain, unfit=int(name != plain), pip=pip))
             (folder / plain).chmod(0o755)
-        for tool in ("sh", "make", "grep", "mkdir", "touch", "chmod", "printf"):
+        for tool in ("sh", "make", "grep", "tail", "ls", "mkdir", "touch", "chmod", "printf"):
             (folder / tool).symlink_to(shutil.which(tool))
         return make("env", *words, env={"PATH": str(folder)})[0]
 
@@ -216,6 +216,22 @@ def test_the_interpreter_that_is_named_or_first_on_the_path_is_taken(interpreter
 def test_the_size_is_said_before_anything_is_installed(interpreters):
     said = interpreters("python3", words=("TORCH=cpu",)).stdout
     assert said.index("1.7 GB on disk with the CPU build of torch, 5.4 GB with CUDA") < said.index("pip")
+
+
+FAILS = 'case "$*" in *requirements.cpu.hashes*) echo "ERROR: no such hash" >&2; exit 1;; esac'
+
+
+def test_where_the_cpu_build_is_named_no_other_is_installed_and_the_reason_is_said(interpreters):
+    done = interpreters("python3", words=("TORCH=cpu",), pip=FAILS)
+    assert done.returncode == 2 and "ERROR: no such hash" in done.stderr
+    assert "dpfl: the CPU build of torch could not be installed" in done.stderr
+    assert "the build of PyPI; on Linux" not in done.stdout
+
+
+def test_where_no_build_is_named_that_of_pypi_is_taken_and_the_reason_is_said(interpreters):
+    done = interpreters("python3", pip=FAILS)
+    assert done.returncode == 0 and "ERROR: no such hash" in done.stderr
+    assert "torch: the build of PyPI" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ def _differences(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame
 
 
 def _of_rows(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the epsilons of `mnist_differences` for rows no longer than the data's, by (by, epsilon)."""
+    """Return the epsilons of `mnist_differences` for rows no longer than the data's, by (by, epsilon); nan for an
+    algorithm that did not run, and no row without a private run."""
     found: dict[tuple, dict[str, float]] = {}
     for (*keys, epsilon, algorithm), group in runs[runs["epsilon"] < math.inf].groupby([*by, "epsilon", "algorithm"]):
         run, longest = group.iloc[0], group["largest_record"].max()
@@ -159,7 +160,10 @@ def _of_rows(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         spent = _spent(run["privacy_sampler"], noise, int(run["privacy_steps"]), run["privacy_delta"])
         name = f"{algorithm}_epsilon_of_rows"
         found.setdefault((*keys, epsilon), {}).update({f"{name}_proven": spent.upper, f"{name}_refuted": spent.lower})
-    return pd.DataFrame([{**dict(zip([*by, "epsilon"], keys, strict=True)), **row} for keys, row in found.items()])
+    names = [f"{each}_epsilon_of_rows_{end}" for each in ("minibatch", "local") for end in ("proven", "refuted")]
+    rows = [{**dict(zip([*by, "epsilon"], keys, strict=True)), **row} for keys, row in found.items()]
+    table = pd.DataFrame(rows, columns=[*by, "epsilon", *names])
+    return table.astype({**runs[[*by, "epsilon"]].dtypes, **dict.fromkeys(names, float)})
 
 
 @cache

@@ -169,7 +169,8 @@ def _noise_page(data: pd.DataFrame) -> TableLayout:
 
 
 def _spent(epsilon: float) -> str:
-    return at_most(epsilon, 3)
+    """Return an upper bound on what a run spends; a dash if there is no such run."""
+    return "–" if math.isnan(epsilon) else at_most(epsilon, 3)
 
 
 TABLES = {

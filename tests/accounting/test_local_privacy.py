@@ -241,14 +241,9 @@ PRINTED = {
     "erm_strongly_convex_rate": "L**2/mu * (d*ln(2/delta)/(eps**2*n**2*M))",
     "lower_bound_convex": "L*D*(1/sqrt(N*n) + min(1, sqrt(d)/(eps*n*sqrt(N))))",
     "lower_bound_strongly_convex": "L**2/(mu*n*N) + L*D*min(1, d/(eps**2*n**2*N))",
-    "shuffled_convex_rate": "L*D*(1/sqrt(n*M) + sqrt(d*ln(1/delta))/(eps*n*N))",
-    "shuffled_strongly_convex_rate": "L**2/mu * (1/(n*M) + d*ln(1/delta)/(eps**2*n**2*N**2))",
     "iid_convex_rounds": "M*min(n, eps**2*n**2/d)",
     "iid_strongly_convex_rounds": "M*min(n, eps**2*n**2/d) * ln(D**2*mu**2*M**2*eps**2*n**3/(d*L**2))",
     "erm_convex_rounds": "max(sqrt(M)*eps*n/sqrt(d), eps**2*n**2/d * (1/k if M == N else 1))",
-    "erm_strongly_convex_rounds": (
-        "max(sqrt(M)*eps*n/sqrt(d) * ln(D*mu*M*eps**2*n**2/(L*d)), eps**2*n**2/d * (1/k if M == N else 1))"
-    ),
     "shuffled_convex_rounds": (
         "max(n**2*N**2*eps**2/M, N/M, min(n, eps**2*n**2*N**2/(d*M)), beta*D/L * min(sqrt(n*M), eps*n*N/sqrt(d)))"
     ),

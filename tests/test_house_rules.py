@@ -26,7 +26,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
         "sixth_paper",
     ],
     "accounting": ["examples", "extremes", "public_face", "sources", "wrong_arguments"],
-    "accounting/contraction": ["monte_carlo", "simulation"],
+    "accounting/contraction": ["simulation"],
     "accounting/tradeoff": ["dpsgd_runs"],
     "attacks": ["foreign_trainer", "refutations"],
     "faults": ["inject"],

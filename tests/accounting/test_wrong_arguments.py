@@ -187,6 +187,8 @@ ALSO = {
     "kernels.contraction_coefficient.kernel": ([[1.2, -0.2]],),
     **dict.fromkeys([f"federated.{name}.m" for name in ("FederatedRelease", "whole_rounds", "harmonic_rounds")], (3,)),
     "federated.first_stop": (3,),
+    "local_privacy.one_pass_variance.epsilon": (1.5,),
+    "pnsgd.average_iterate_rate.m": (3, 4),
     "shuffling.mu": (101,),
     "shuffling.delta0": (0.1,),
     "dpsgd.group_delta_bound.delta": (2.0,),

@@ -189,6 +189,7 @@ ALSO = {
     "federated.first_stop": (3,),
     "local_privacy.one_pass_variance.epsilon": (1.5,),
     "pnsgd.average_iterate_rate.m": (3, 4),
+    "privacy_loss.revealed_shuffled.m": (3,),
     "shuffling.mu": (101,),
     "shuffling.delta0": (0.1,),
     "dpsgd.group_delta_bound.delta": (2.0,),

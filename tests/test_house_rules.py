@@ -1,4 +1,4 @@
-"""Rules of CONTRIBUTING that no linter knows: tests mirror the source, one name a class, docstrings."""
+"""Rules of CONTRIBUTING that no linter knows: tests mirror the source, one name a class."""
 
 import ast
 from collections import Counter

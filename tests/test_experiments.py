@@ -121,14 +121,36 @@ def test_every_setting_of_every_grid_is_read(scale):
         experiments.require_known(job)
 
 
-def test_two_experiments_of_one_name_are_refused(tmp_path, monkeypatch):
-    (tmp_path / "pnsgd.py").write_text("def calibrate():\n    ...\n\n\ndef train():\n    ...\n")
+@pytest.fixture
+def added(tmp_path, monkeypatch):
+    """A function that adds a module, by its name and text, to the attacks."""
     monkeypatch.setattr(attacks, "__path__", [*attacks.__path__, str(tmp_path)])
     experiments.homes.cache_clear()
+    yield lambda name, text: (tmp_path / f"{name}.py").write_text(text)
+    experiments.homes.cache_clear()
+
+
+CONTRACT = "def calibrate():\n    ...\n\n\ndef train():\n    ...\n"
+
+
+def test_two_experiments_of_one_name_are_refused(added):
+    added("pnsgd", CONTRACT)
     with pytest.raises(InputError, match=r"dpfl\.convex\.pnsgd and dpfl\.attacks\.pnsgd have one name"):
         experiments.homes()
-    monkeypatch.undo()
-    experiments.homes.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "text", [f'"""An example:\n{CONTRACT}"""\n', "def calibrate(): ...\nclass A:\n    def train(): ...\n"]
+)
+def test_functions_in_texts_and_classes_make_no_experiment(added, text):
+    added("other", text)
+    assert "other" not in experiments.homes()
+
+
+def test_a_file_that_is_not_python_is_named_in_one_line(added):
+    added("other", "def calibrate(:\n")
+    with pytest.raises(InputError, match=r"^experiment: [^\n]*other\.py is not Python: [^\n]*line 1[^\n]*$"):
+        experiments.homes()
 
 
 # What an experiment states for add_or_remove must be the same for n and n - 1 records; else it says n is public.

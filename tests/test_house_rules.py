@@ -1,4 +1,4 @@
-"""Rules of CONTRIBUTING that no linter knows: tests mirror the source, one name a class, docstrings."""
+"""Rules of CONTRIBUTING that no linter knows: tests mirror the source, one name a class."""
 
 import ast
 from collections import Counter
@@ -26,7 +26,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
         "sixth_paper",
     ],
     "accounting": ["examples", "extremes", "public_face", "sources", "wrong_arguments"],
-    "accounting/contraction": ["monte_carlo", "simulation"],
+    "accounting/contraction": ["simulation"],
     "accounting/tradeoff": ["dpsgd_runs"],
     "attacks": ["foreign_trainer", "refutations"],
     "faults": ["inject"],
@@ -144,22 +144,8 @@ def test_no_two_classes_have_one_name(trees):
     assert {name for name, count in names.items() if count > 1} == TWICE
 
 
-def test_what_is_public_has_a_docstring(trees):
-    """Functions and classes of modules; the methods of private and of protocol classes say it above."""
-    public = [
-        (file, node.name)
-        for file, tree in trees.items()
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-        if not ast.get_docstring(node)
-    ]
-    assert not public
-
-
 def test_the_package_is_imported_by_names_alone(trees):
-    """No star, no dots, no `import dpfl.x`: a source digest follows names (dpfl.provenance.source_digest)."""
+    """No `import dpfl.x`, as ruff knows no stars and dots: a source digest follows names (provenance.source_digest)."""
     imports = nodes(trees, ast.Import, ast.ImportFrom)
     whole = [(file, node.lineno) for file, node in imports if any(a.name.split(".")[0] == "dpfl" for a in node.names)]
-    stars = [(file, node.lineno) for file, node in imports if any(alias.name == "*" for alias in node.names)]
-    dotted = [(file, node.lineno) for file, node in imports if getattr(node, "level", 0)]
-    assert (whole, stars, dotted) == ([], [], [])
+    assert whole == []

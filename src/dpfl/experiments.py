@@ -22,7 +22,7 @@ An experiment is a module of one of the packages KINDS; its name is the key `exp
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -88,18 +88,24 @@ def known_bad(job: TrainingJob) -> list[bool]:
     An experiment that has no such rule has no controls; it is not imported.
     """
     home = homes().get(job.experiment)
-    if home is None or not _defines(home, "is_known_bad"):
+    spec = find_spec(home) if home else None
+    if not (spec and spec.origin and "is_known_bad" in _functions(Path(spec.origin))):
         return [False] * len(job.cells)
-    rule = import_module(home).is_known_bad
+    rule = import_module(spec.name).is_known_bad
     return [bool(rule(job, cell)) for cell in job.cells]
 
 
 @cache
-def _defines(home: str, name: str) -> bool:
-    """Return whether a module defines a function, by its text: importing it would import torch, which is slow."""
-    spec = find_spec(home)
-    text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return re.search(rf"^def {name}\(", text, re.MULTILINE) is not None
+def _functions(path: Path) -> frozenset[str]:
+    """Return the functions that a module defines, from its syntax: importing it would import torch, which is slow.
+
+    Raises InputError for a file that is not Python.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), path)
+    except (SyntaxError, ValueError) as error:  # ValueError: a null byte, in Python 3.11
+        raise InputError(f"experiment: {path} is not Python: {error}") from None
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 
 def require_known(job: TrainingJob) -> None:
@@ -189,8 +195,7 @@ def homes() -> dict[str, str]:
     for kind in KINDS:
         package = import_module(kind)
         for path in sorted(path for folder in package.__path__ for path in Path(folder).glob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            if all(re.search(rf"^def {name}\(", text, re.MULTILINE) for name in ("calibrate", "train")):
+            if {"calibrate", "train"} <= _functions(path):
                 if path.stem in found:
                     raise InputError(f"experiment: {found[path.stem]} and {kind}.{path.stem} have one name; rename one")
                 found[path.stem] = f"{kind}.{path.stem}"

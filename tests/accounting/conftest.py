@@ -78,12 +78,6 @@ def exact() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def figure_2021() -> dict:
-    """The constants of asoodeh2021 Fig. 2 beside n = 100 and m = 100 q."""
-    return {"eta": 0.5, "sigma": 1.5, "lipschitz": 1.0, "radius": 1.0}
-
-
-@pytest.fixture(scope="session")
 def figure_2() -> dict:
     """The constants of asoodeh2020 Fig. 2 (convex)."""
     return {"n": 40, "eta": 0.5, "sigma": 2.0, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.0}

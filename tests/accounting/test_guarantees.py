@@ -230,14 +230,6 @@ def test_phases_of_one_setting_are_one_run():
         assert halves.lower <= whole.upper
 
 
-def test_gaussian_phases_compose_to_a_gaussian():
-    phases = [Phase(FullBatch(), 2.0, 3), Phase(FullBatch(), 5.0, 10)]
-    found = guarantee_of_phases(phases, delta=1e-6)
-    exact = float(gaussian_dp.epsilon(1e-6, math.sqrt(3 / 4 + 10 / 25)))
-    assert found.lower <= exact <= found.upper
-    assert found.upper == pytest.approx(found.lower, rel=1e-3)
-
-
 def test_phases_of_different_samplers_spend_more_than_each():
     phases = [
         Phase(BallsInBins(94), 1.1, 940),

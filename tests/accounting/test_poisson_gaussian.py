@@ -266,22 +266,6 @@ def test_whole_batches_and_no_batches():
         assert profile([[0.0], [1.0]], [0.1, 0.2, 0.3], 1.0).shape == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (amplified_epsilon, (-1, 0.5), "epsilon must be at least 0, got -1.0"),
-        (amplified_epsilon, (1, 0), "p must be above 0, got 0.0"),
-        (subsampled_delta, (1, 1.5, 1), "p must be at most 1, got 1.5"),
-        (subsampled_delta, (1, 0.5, -1), "mu must be at least 0, got -1.0"),
-        (poisson_add_delta, (1, -0.5, 1), "p must be at least 0, got -0.5"),
-    ],
-)
-def test_a_wrong_argument_is_one_line(function, arguments, message):
-    with pytest.raises(ValueError) as refused:
-        function(*arguments)
-    assert str(refused.value) == message
-
-
 @pytest.mark.parametrize("order", ["remove", "add", "replace"])
 @pytest.mark.parametrize("rate", [0.01, 0.7, 1 - 2.0**-30, 1.0])
 def test_a_loss_is_at_its_place(order, rate):

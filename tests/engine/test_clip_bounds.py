@@ -186,7 +186,6 @@ def test_an_adversarial_record_comes_within_a_tenth_of_what_the_gram_matrices_bo
 
 def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch):
     monkeypatch.setattr(layers, "LARGE", 0)
-    monkeypatch.setattr(layers, "LARGE", 0)
     layer, images = _adversary(torch.float32)
 
     def added():

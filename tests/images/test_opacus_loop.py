@@ -191,43 +191,20 @@ def test_steps_of_every_model_are_opacus_own(loop, both, dataset, model, private
     _agree(_logits_and_steps(loop, both, dataset, model, private, steps), margin)
 
 
-def _noise_multipliers(loop, clients, records, share, epsilon):
-    """The multiplier by PrivacyEngine.make_private_with_epsilon, and by the pipeline's calibration, of 20 epochs."""
-    module = nn.Linear(1, 1)
-    own = TensorDataset(torch.zeros(share, 1))
+def test_the_noise_multiplier_is_that_of_the_privacy_engine(loop):
+    """By make_private_with_epsilon, and by the pipeline's calibration: 20 epochs of a client with a tenth of MNIST."""
+    module, own = nn.Linear(1, 1), TensorDataset(torch.zeros(6_000, 1))
     loader = DataLoader(own, batch_size=loop.BATCH_SIZE)
     given = torch.optim.SGD(module.parameters(), lr=0.1), module, loader, None, loop.Draws(0)
-    theirs = loop.made_private(loop.Cell("mnist", "cnn_relu", epsilon, 4, 5), *given)[1].noise_multiplier
-    cell = {"epsilon": epsilon, "rounds": 5, "local_epochs": 4}
-    settings = {**SETTINGS, "model": "cnn_relu", "clients": clients}
-    job = TrainingJob("bhaskar2025", "fedavg_images", "noise", settings, (cell,), (0,), MACHINE)
-    row = fedavg_images.calibrate(job, {"records": {"train": records}}).iloc[0]
-    assert row["privacy_records"] == share
-    return theirs, row["noise_multiplier"]
-
-
-def test_the_noise_multiplier_is_that_of_the_privacy_engine(loop):
-    theirs, ours = _noise_multipliers(loop, 10, 60_000, 6_000, 2.93)
-    assert round(theirs, 4) == round(ours, 4) == 0.9595  # what the authors' version of Opacus gives, too
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "clients, records, share, epsilon, code",
-    [
-        (10, 60_000, 6_000, 1.2, 1.660),
-        (10, 60_000, 6_000, 2.7, 0.999),
-        (10, 50_000, 5_000, 7.53, 0.685),
-        (10, 50_000, 5_000, 3.0, 0.997),
-        (1, 60_000, 60_000, 2.93, None),
-        (1, 50_000, 50_000, 7.53, None),
-    ],
-)
-def test_noise_multipliers_are_those_of_the_privacy_engine(loop, clients, records, share, epsilon, code):
-    theirs, ours = _noise_multipliers(loop, clients, records, share, epsilon)
-    assert round(theirs, 4) == round(ours, 4)
-    if code:
-        assert round(theirs, 3) == code
+    theirs = loop.made_private(loop.Cell("mnist", "cnn_relu", 2.93, 4, 5), *given)[1].noise_multiplier
+    cell = {"epsilon": 2.93, "rounds": 5, "local_epochs": 4}
+    job = TrainingJob(
+        "bhaskar2025", "fedavg_images", "noise", {**SETTINGS, "model": "cnn_relu"}, (cell,), (0,), MACHINE
+    )
+    row = fedavg_images.calibrate(job, {"records": {"train": 60_000}}).iloc[0]
+    assert row["privacy_records"] == 6_000
+    # 0.9595 is what the authors' version of Opacus gives, too
+    assert round(theirs, 4) == round(row["noise_multiplier"], 4) == 0.9595
 
 
 def pipeline_run(root, dataset, model, cell, seed, scratch):

@@ -224,7 +224,7 @@ def test_each_dataset_answers_for_its_own_decoder():
 
 @pytest.mark.parametrize("experiment", experiments.names())
 def test_training_depends_on_the_packages_that_decide_its_numbers_alone(experiment):
-    names = source_digest.closure(run_identity.training_code(experiment), calibrated=True)
+    names = source_digest.closure(run_identity.training_code(experiment))
     assert any(name.startswith("dpfl.grid.run_table:") for name in names)
     modules = {name.partition(":")[0] for name in names}
     assert modules & {"dpfl.randomness", "dpfl.engine.noise"}
@@ -260,7 +260,7 @@ def test_what_a_training_calls_is_in_its_digest(tmp_path):
     own = {(module, name) for module, name in entered if not module.startswith(ground)}
     counted = {f"{module}:{name}" for module, name in own if not name.startswith(("<", "__"))}
     assert len(counted) > 30
-    assert counted - source_digest.closure(code, calibrated=True) == set()
+    assert counted - source_digest.closure(code) == set()
 
 
 def test_an_unknown_module_is_refused():

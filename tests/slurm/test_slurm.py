@@ -149,7 +149,7 @@ def test_two_jobs_at_once_get_two_devices(slurm, tmp_path):
     for file in files:
         wrapped = f"--wrap={script.format(file)}"
         slurm.command("sbatch", "--gpus=1", "--ntasks=1", "--mem=10", "--output=/dev/null", wrapped)
-    devices = wait(lambda: all(f.exists() and f.read_text().strip() for f in files), "both jobs", seconds=60)
+    wait(lambda: all(f.exists() and f.read_text().strip() for f in files), "both jobs", seconds=60)
     devices = {file.read_text().strip() for file in files}
     assert len(devices) == 2 and all(re.fullmatch(r"\d", device) for device in devices)
 

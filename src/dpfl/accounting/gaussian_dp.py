@@ -263,24 +263,6 @@ def joint_noise(noise_multipliers: ArrayLike) -> NDArray[np.float64]:
     return (least[..., 0] / np.sqrt(np.sum((least / parts) ** 2, axis=-1)))[()]
 
 
-def remaining_noise(noise_multiplier: ArrayLike, part: ArrayLike) -> NDArray[np.float64]:
-    """The noise multiplier left for a sum whose batch also releases a `part` with that noise multiplier.
-
-    Together they are one step of `noise_multiplier` < part, both > 0; shapes broadcast: `joint_noise` solved for the
-    rest. For adaptive clipping part is 2 s, s the noise on the count. Raises ValueError naming the argument, part where
-    it alone spends all. Source: andrew2021, Theorem 1.
-    """
-    whole, other = np.broadcast_arrays(
-        reals("noise_multiplier", noise_multiplier, above=0), reals("part", part, above=0)
-    )
-    if np.any(other <= whole):
-        first = int(np.flatnonzero(np.ravel(other <= whole))[0])
-        raise ValueError(
-            f"part must be above noise_multiplier {np.ravel(whole)[first]:g}, got {np.ravel(other)[first]:g}"
-        )
-    return (whole / np.sqrt((1 - whole / other) * (1 + whole / other)))[()]
-
-
 def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The mu for groups of g records: g mu, the g-fold iterate 1 - (1 - G_mu)^{o g} in closed form.
 

@@ -506,48 +506,6 @@ def lower_bound_applies(
     return enough & (_above("round_epsilon", round_epsilon) * n <= 1) & (_above("epsilon", epsilon) <= np.sqrt(m))
 
 
-def shuffled_convex_rate(
-    *,
-    lipschitz: ArrayLike,
-    radius: ArrayLike,
-    clients: ArrayLike,
-    clients_per_round: ArrayLike,
-    records: ArrayLike,
-    features: ArrayLike,
-    epsilon: ArrayLike,
-    delta: ArrayLike,
-) -> Array:
-    """Return L D (1/sqrt(n M) + sqrt(d ln(1/delta)) / (epsilon n N)), of excess population risk.
-
-    Source: lowy2021 (12), Theorem 4.1 for convex losses, clients of one law and a trusted shuffler.
-    """
-    scale, (everyone, m) = _scale(lipschitz, radius), _federation(clients, clients_per_round)
-    _, n, d = _sizes(m, records, features)
-    budget, logarithm = _budget(epsilon, delta, 1.0)
-    return scale * (1 / np.sqrt(n * m) + np.sqrt(d * logarithm) / (budget * n * everyone))
-
-
-def shuffled_strongly_convex_rate(
-    *,
-    lipschitz: ArrayLike,
-    strong_convexity: ArrayLike,
-    clients: ArrayLike,
-    clients_per_round: ArrayLike,
-    records: ArrayLike,
-    features: ArrayLike,
-    epsilon: ArrayLike,
-    delta: ArrayLike,
-) -> Array:
-    """Return L^2/mu (1/(n M) + d ln(1/delta) / (epsilon n N)^2), of excess population risk.
-
-    Source: lowy2021 (13), Theorem 4.1 for strongly convex losses, clients of one law and a trusted shuffler.
-    """
-    scale, (everyone, m) = _square(lipschitz, strong_convexity), _federation(clients, clients_per_round)
-    _, n, d = _sizes(m, records, features)
-    budget, logarithm = _budget(epsilon, delta, 1.0)
-    return scale * (1 / (n * m) + d * logarithm / (budget * n * everyone) ** 2)
-
-
 def iid_convex_rounds(
     *, clients_per_round: ArrayLike, records: ArrayLike, features: ArrayLike, epsilon: ArrayLike
 ) -> Array:
@@ -598,29 +556,6 @@ def erm_convex_rounds(
     return np.maximum(accelerated, drawn)
 
 
-def erm_strongly_convex_rounds(
-    *,
-    lipschitz: ArrayLike,
-    radius: ArrayLike,
-    strong_convexity: ArrayLike,
-    clients: ArrayLike,
-    clients_per_round: ArrayLike,
-    records: ArrayLike,
-    features: ArrayLike,
-    epsilon: ArrayLike,
-    batch_size: ArrayLike,
-) -> Array:
-    """Return `erm_convex_rounds` with its first term times ln(D mu M epsilon^2 n^2 / (L d)), for
-    `erm_strongly_convex_rate`.
-
-    Source: lowy2021, Theorem 2.3, part 2.
-    """
-    accelerated, drawn = _erm_rounds(clients, clients_per_round, records, features, epsilon, batch_size)
-    m, n, d = _sizes(clients_per_round, records, features)
-    pull = _above("radius", radius) * _above("strong_convexity", strong_convexity) / _above("lipschitz", lipschitz)
-    return np.maximum(accelerated * np.log(pull * m * (_above("epsilon", epsilon) * n) ** 2 / d), drawn)
-
-
 def shuffled_convex_rounds(
     *,
     lipschitz: ArrayLike,
@@ -633,7 +568,7 @@ def shuffled_convex_rounds(
     epsilon: ArrayLike,
 ) -> Array:
     """Return the largest of (n N epsilon)^2 / M, N/M, min{n, (epsilon n N)^2 / (d M)} and
-    beta D / L min{sqrt(n M), epsilon n N / sqrt(d)}, for `shuffled_convex_rate`; `smoothness` may be 0 here.
+    beta D / L min{sqrt(n M), epsilon n N / sqrt(d)}; `smoothness` may be 0 here.
 
     Source: lowy2021, Theorem 4.1, part 1.
     """
@@ -655,7 +590,7 @@ def shuffled_strongly_convex_rounds(
     epsilon: ArrayLike,
 ) -> Array:
     """Return the largest of (n N epsilon)^2 / M, N/M, min{n, (epsilon n N)^2 / (d M)} and
-    8 beta/mu ln(beta D^2 mu (epsilon n N)^2 / (d L^2)), for `shuffled_strongly_convex_rate`.
+    8 beta/mu ln(beta D^2 mu (epsilon n N)^2 / (d L^2)).
 
     Source: lowy2021, Theorem 4.1, part 2.
     """

@@ -73,12 +73,12 @@ def own_digest(*modules: str) -> str:
     return _hash(*(_canonical(_module(name, _ROOT).tree) for name in modules))[:16]
 
 
-def closure(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> set[str]:
-    """Return what the named modules or functions use, directly or not, as "module:definition", without GROUND, and
-    without CALIBRATION if `calibrated`."""
+def closure(*modules: str) -> set[str]:
+    """Return what the named modules or functions use, directly or not, as "module:definition", without GROUND and
+    CALIBRATION."""
     names = set()
-    for module, index in _used(modules, root, _left_out(calibrated)):
-        names |= {f"{module}:{name}" for name in _bound(_module(module, root).tree.body[index])}
+    for module, index in _used(modules, _ROOT, _left_out(True)):
+        names |= {f"{module}:{name}" for name in _bound(_module(module, _ROOT).tree.body[index])}
     return names
 
 

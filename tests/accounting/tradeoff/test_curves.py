@@ -25,7 +25,6 @@ from dpfl.accounting.tradeoff import (
     subsample,
     subsampled_delta,
 )
-from dpfl.papers.vandijk2023.errata import epsilon_delta_as_printed
 
 pytestmark = pytest.mark.usefixtures("fifty_digits")
 
@@ -65,13 +64,6 @@ def test_epsilon_delta_is_two_point_testing():
     corner = (1 - delta) / (1 + np.exp(epsilon))
     assert np.isclose(epsilon_delta(corner, epsilon, delta), corner, rtol=1e-15)
     assert epsilon_delta(0.0, epsilon, delta) == 1 - delta and epsilon_delta(1 - delta, epsilon, delta) == 0
-
-
-def test_printed_min_is_never_a_tradeoff_curve():
-    """With min for max the curve is never positive, though (1, 0.1)-DP keeps errors above 0."""
-    printed = epsilon_delta_as_printed(ALPHAS, 1.0, 0.1)
-    assert np.all(printed <= 0) and printed[-1] < -0.5
-    assert np.all(epsilon_delta(ALPHAS[:150], 1.0, 0.1) > 0)
 
 
 def test_epsilon_delta_does_not_overflow():

@@ -21,7 +21,7 @@ from dpfl.papers.asoodeh2020.figures import (
     RUN_FIGURES,
     SHOWN_EPSILON,
     WAYS,
-    bound_map,
+    bounds,
     bounds_message,
     curves_message,
     one_pass_epsilons,
@@ -98,7 +98,7 @@ DELTA = 1e-5
 @pytest.fixture(scope="module")
 def table():
     """The map, of a thousand settings."""
-    return bound_map(delta=DELTA)
+    return bounds(None)
 
 
 def test_every_row_has_four_epsilons_and_the_name_of_the_least(table):

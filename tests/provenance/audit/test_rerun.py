@@ -70,7 +70,7 @@ def test_a_run_without_noise_is_trained_with_its_job_before_a_difference_is_a_fi
     def shaken(run, data, cells):
         noise, row = true(run, data, cells)
         more = 5.0 if len(cells) == 1 else with_its_job
-        return noise, pd.Series({**row, "accuracy_pct": row["accuracy_pct"] + more})
+        return noise, {**row, "accuracy_pct": row["accuracy_pct"] + more}
 
     monkeypatch.setattr(rerun, "_train_again", shaken)
     seen = again(count=0, cell="bhaskar2025/digits_scatter_linear_k10_seed0", where={"epsilon": epsilon})

@@ -42,7 +42,7 @@ SIGMAS = tuple(np.geomspace(0.5, 32.0, 10))
 DIAMETERS = tuple(np.geomspace(0.1, 51.2, 10))
 """5 x 2 x 10 x 10 = 1,000 settings."""
 BOUNDS = ("composition", "theorem_4", "shifted_interpolation", "proposition_1")
-"""Columns of `bound_map`; the first of those that tie is named smallest."""
+"""Columns of `bounds`; the first of those that tie is named smallest."""
 _TIE = 1e-9  # relative
 
 
@@ -87,18 +87,18 @@ def one_pass_epsilons(
     }
 
 
-def bound_map(*, delta: float = 1e-5) -> pd.DataFrame:
+def bounds(results: Results) -> pd.DataFrame:
     """Return a row for each of 1,000 settings of `one_pass_epsilons`: the setting, four epsilons, and `smallest`.
 
     Columns: later_steps, strong_convexity, sigma, diameter (eta is 0.5, smoothness and lipschitz are 1), then BOUNDS
-    in epsilon at `delta`, and `smallest`, the bound with the least epsilon; among those within 1e-9 of it, relative,
+    in epsilon at delta 1e-5, and `smallest`, the bound with the least epsilon; among those within 1e-9 of it, relative,
     the first of BOUNDS.
-    Raises ValueError naming the argument. Source: `one_pass_epsilons`.
+    Source: `one_pass_epsilons`.
     """
     names = ["later_steps", "strong_convexity", "sigma", "diameter"]
     table = pd.DataFrame(list(product(LATER_STEPS, STRONG_CONVEXITIES, SIGMAS, DIAMETERS)), columns=names)
     setting = {name: table[name].to_numpy() for name in names}
-    result = one_pass_epsilons(**setting, eta=0.5, smoothness=1.0, delta=delta)
+    result = one_pass_epsilons(**setting, eta=0.5, smoothness=1.0, delta=1e-5)
     epsilons = np.column_stack([result[name] for name in BOUNDS])
     least = epsilons.min(axis=1, keepdims=True)
     table[list(BOUNDS)] = epsilons
@@ -136,11 +136,6 @@ LOOKS = {
 }
 """Label and colour of each bound; the regions differ in lightness, too."""
 _LEAST_TILES = 8  # of a region that is labelled
-
-
-def bounds(results: Results) -> pd.DataFrame:
-    """Return `bound_map`: a row for each of 1,000 settings."""
-    return bound_map()
 
 
 def draw_bounds(data: pd.DataFrame) -> Figure:

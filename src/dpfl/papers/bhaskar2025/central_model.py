@@ -11,9 +11,17 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.published_cells import CELL, PUBLISHED, each_once, numbers, published_cells, runs_of
+from dpfl.papers.bhaskar2025.published_cells import (
+    CELL,
+    PUBLISHED,
+    each_once,
+    numbers,
+    published_cells,
+    runs_of,
+    with_runs,
+)
 from dpfl.reporting.display_names import data_name, model_name
-from dpfl.reporting.results import ORIGIN, ORIGINS, Results
+from dpfl.reporting.results import ORIGIN, Results
 from dpfl.reporting.tables import TableLayout
 
 STUDY = "central_model"
@@ -52,20 +60,7 @@ def central_cells(results: Results) -> pd.DataFrame:
     complete = runs.groupby(_KEY)["reading"].transform("nunique") == len(READINGS)
     by = ["dataset", *CELL]
     cells = published_cells().query("table == 5 and clients == 1")
-    shared = (
-        runs[complete]
-        .groupby(by, as_index=False)
-        .agg(
-            ran_on=("ran_on", "first"),
-            stand_in=("stand_in", "first"),
-            runs=("seed", "nunique"),
-            **{ORIGINS: (ORIGIN, " ".join)},
-        )
-    )
-    cells = cells.merge(shared.astype(cells[by].dtypes.to_dict()), on=by, how="left")
-    cells["runs"] = cells["runs"].fillna(0).astype(int)
-    cells["stand_in"] = cells["stand_in"].eq(True)
-    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].fillna("")
+    cells = with_runs(cells, runs[complete], by)
     for reading in READINGS:
         own = runs[complete & (runs["reading"] == reading)].groupby(by)["accuracy_pct"].mean()
         keys = cells[by].itertuples(index=False, name=None)

@@ -21,10 +21,11 @@ from dpfl.papers.bhaskar2025.published_cells import (
     numbers,
     published_cells,
     runs_of,
+    with_runs,
 )
 from dpfl.reporting import style
 from dpfl.reporting.display_names import data_name, model_name
-from dpfl.reporting.results import ORIGIN, ORIGINS, Results
+from dpfl.reporting.results import ORIGIN, Results
 from dpfl.reporting.tables import TableLayout
 
 if TYPE_CHECKING:
@@ -53,19 +54,9 @@ def noise_cells(results: Results) -> pd.DataFrame:
     used = ["seed", "ran_on", "stand_in", "accuracy_pct", "privacy_noise_multiplier", ORIGIN]
     runs = runs_of(results, PUBLISHED, STUDY).reindex(columns=["dataset", *CELL, *used])
     runs = each_once(runs[(runs["clients"] == 10) & (runs["seed"] < SEEDS)])
-    by = [*_PLACE, "epsilon"]
-    summed = runs.groupby(by, as_index=False).agg(
-        noise_multiplier=("privacy_noise_multiplier", "first"),
-        ran_on=("ran_on", "first"),
-        stand_in=("stand_in", "first"),
-        runs=("seed", "nunique"),
-        accuracy_pct=("accuracy_pct", "mean"),
-        **{ORIGINS: (ORIGIN, " ".join)},
-    )
-    cells = rows.merge(summed.astype(rows[by].dtypes.to_dict()), on=by, how="left")
-    cells["runs"] = cells["runs"].fillna(0).astype(int)
-    cells["stand_in"] = cells["stand_in"].eq(True)
-    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].fillna("")
+    named = {"accuracy_pct": ("accuracy_pct", "mean"), "noise_multiplier": ("privacy_noise_multiplier", "first")}
+    cells = with_runs(rows, runs, [*_PLACE, "epsilon"], **named)
+    cells.insert(cells.columns.get_loc("ran_on"), "noise_multiplier", cells.pop("noise_multiplier"))
     difference = cells["accuracy_pct"] - cells["published_accuracy_pct"]
     cells["difference_pct"] = difference.where((cells["runs"] == SEEDS) & ~cells["stand_in"])
     return cells

@@ -26,10 +26,11 @@ from dpfl.papers.bhaskar2025.published_cells import (
     prediction_half_width,
     published_cells,
     runs_of,
+    with_runs,
 )
 from dpfl.reporting import style
 from dpfl.reporting.display_names import budget_name, count_range, data_name, model_name
-from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
+from dpfl.reporting.results import ORIGIN, NotRunError, Results
 from dpfl.reporting.tables import TableLayout
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ COUNTED = {
 }
 _SETTINGS = list(Candidate._fields)
 _PLACE = ["dataset", "model", "epsilon", "local_epochs", "rounds"]
-_TEXT = ["ran_on", ORIGINS]
 
 
 def open_cells(results: Results) -> pd.DataFrame:
@@ -99,25 +99,9 @@ def open_cells(results: Results) -> pd.DataFrame:
     private = np.isfinite(runs["epsilon"].astype(float))
     both = [runs[~private], *(runs[private].assign(plain_batches=order) for order in ORDERS)]
     known = [part for part in both if len(part)]
-    by = [*_SETTINGS, *_PLACE]
-    summed = (
-        (pd.concat(known) if known else runs)
-        .groupby(by, as_index=False)
-        .agg(
-            ran_on=("ran_on", "first"),
-            stand_in=("stand_in", "first"),
-            runs=("seed", "nunique"),
-            accuracy_pct=("accuracy_pct", "mean"),
-            sd_pct=("accuracy_pct", "std"),
-            least_pct=("accuracy_pct", "min"),
-            most_pct=("accuracy_pct", "max"),
-            **{ORIGINS: (ORIGIN, " ".join)},
-        )
-    )
-    cells = rows.merge(summed.astype(rows[by].dtypes.to_dict()), on=by, how="left")
-    cells["runs"] = cells["runs"].fillna(0).astype(int)
-    cells["stand_in"] = cells["stand_in"].eq(True)
-    cells[_TEXT] = cells[_TEXT].fillna("")
+    statistics = {"accuracy_pct": "mean", "sd_pct": "std", "least_pct": "min", "most_pct": "max"}
+    named = {name: ("accuracy_pct", statistic) for name, statistic in statistics.items()}
+    cells = with_runs(rows, pd.concat(known) if known else runs, [*_SETTINGS, *_PLACE], **named)
     comparable = (cells["runs"] == cells["seeds"]) & ~cells["stand_in"]
     distance = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).abs()
     cells["distance_pct"] = distance.where(comparable)

@@ -97,6 +97,26 @@ def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
     return runs.drop_duplicates([*settings, "dataset", *CELL, "seed"])
 
 
+def with_runs(cells: pd.DataFrame, runs: pd.DataFrame, by: list[str], **more: tuple[str, str]) -> pd.DataFrame:
+    """Return the cells with what their runs give, which agree in the columns `by`: a cell without a run stays.
+
+    Added columns: ran_on ("" without a run), stand_in, runs (seeds), those that `more` names as pandas' named
+    aggregations, and origins.
+    """
+    summed = runs.groupby(by, as_index=False).agg(
+        ran_on=("ran_on", "first"),
+        stand_in=("stand_in", "first"),
+        runs=("seed", "nunique"),
+        **more,
+        **{ORIGINS: (ORIGIN, " ".join)},
+    )
+    cells = cells.merge(summed.astype(cells[by].dtypes.to_dict()), on=by, how="left")
+    cells["runs"] = cells["runs"].fillna(0).astype(int)
+    cells["stand_in"] = cells["stand_in"].eq(True)
+    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].fillna("")
+    return cells
+
+
 def measured_cells(results: Results, table: int) -> pd.DataFrame:
     """Return the cells of one published table with what the runs without a study give for each.
 

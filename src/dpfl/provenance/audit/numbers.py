@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, rdp
@@ -63,7 +63,12 @@ def sampled_gaussian(shifts: Array, weights: Array) -> Profile:
     balle2018, Theorems 2 and 10, where the laws that differ are `rate` of the whole.
     """
     rate = float(weights.sum())
-    return lambda epsilon: logsumexp(gaussian_log_delta(_inner(epsilon, rate)[:, None], shifts), b=weights, axis=1)
+
+    def log_delta(epsilon: Array) -> Array:
+        moved = gaussian_log_delta(_inner(epsilon, rate)[:, None], shifts)
+        return np.asarray(logsumexp(moved, b=weights, axis=1))
+
+    return log_delta
 
 
 def sampled_arsinh(scale: float, sigma: float, rate: float) -> Profile:
@@ -217,8 +222,9 @@ def _logs(
         values: list[NDArray[np.complex128]] = []
         points: list[NDArray[np.complex128]] = []
         for block in range(_TILTS_FAR * panels_in_tilt * steps_in_tilt // _BLOCK):
-            at = tilt + 1j * tilt / steps_in_tilt * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-            values.append(sum(count * log_moments(at) for log_moments, count in known))
+            places = np.arange(block * _BLOCK, (block + 1) * _BLOCK)
+            at = np.asarray(tilt + 1j * tilt / steps_in_tilt * places, dtype=np.complex128)
+            values.append(np.sum([count * log_moments(at) for log_moments, count in known], axis=0))
             points.append(at)
             size = values[-1].real - values[0][0].real - 2 * np.log(np.abs(at) / tilt)
             if size.max() < max(math.log(_NEGLIGIBLE) - cancelled, _ROUNDING):
@@ -248,10 +254,15 @@ def _solved(logs: NDArray[np.complex128], points: NDArray[np.complex128], bound:
         low *= 0.9
         if low < 1e-6:
             return 0.0
-    result = float(brentq(excess, low, min(bound, low / 0.9), xtol=1e-10))
+    result = _zero(excess, low, min(bound, low / 0.9))
     each = terms(result)
     left_out = len(each) * np.abs(each[-_BLOCK:]).mean()  # where terms fall as 1/y^2
     return result if left_out < _SAME * abs(each[0] / 2 + each[1:].sum().real) else math.nan
+
+
+def _zero(excess: Callable[[float], float], low: float, high: float, xtol: float = 1e-10) -> float:
+    """Return the zero of a function whose signs at both ends differ, to `xtol`."""
+    return cast("float", brentq(excess, low, high, xtol=xtol))
 
 
 def _reach(profile: Profile) -> float:
@@ -360,18 +371,22 @@ class StatedPrivacy:
             if size > (_LARGEST_BATCH if name == "batch_size" else _LARGEST_NUMBER):
                 raise ValueError(f"{name} is {size:g}, which no run of ours has")
         return cls(
-            *(run[f"{PRIVACY}{name}"] for name in ("mechanism", "sampler", "neighbouring")),
-            int(float(run[f"{PRIVACY}records"])),
-            float(run[f"{PRIVACY}sample_rate"]),
-            float(run[f"{PRIVACY}clip_norm"]),
-            float(run[f"{PRIVACY}noise_multiplier"]),
-            int(float(run[f"{PRIVACY}steps"])),
-            float(run[f"{PRIVACY}delta"]),
-            *(_stated(run.get(f"{PRIVACY}epsilon_{name}") or "nan") for name in ("proven", "refuted", "contraction")),
-            tuple((name, run[name]) for name in _FACTS if run.get(name, "") not in ("", "nan")),
-            json.dumps(strategies[run["strategy"]]) if run.get("strategy") in strategies else "",
-            float(settings["preparation_share"]) * float(run["epsilon"]) if prepares else 0.0,
-            is_control,
+            mechanism=run[f"{PRIVACY}mechanism"],
+            sampler=run[f"{PRIVACY}sampler"],
+            neighbouring=run[f"{PRIVACY}neighbouring"],
+            records=int(float(run[f"{PRIVACY}records"])),
+            sample_rate=float(run[f"{PRIVACY}sample_rate"]),
+            clip_norm=float(run[f"{PRIVACY}clip_norm"]),
+            noise_multiplier=float(run[f"{PRIVACY}noise_multiplier"]),
+            steps=int(float(run[f"{PRIVACY}steps"])),
+            delta=float(run[f"{PRIVACY}delta"]),
+            epsilon_proven=_stated(run, "proven"),
+            epsilon_refuted=_stated(run, "refuted"),
+            epsilon_contraction=_stated(run, "contraction"),
+            facts=tuple((name, run[name]) for name in _FACTS if run.get(name, "") not in ("", "nan")),
+            strategy=json.dumps(strategies[run["strategy"]]) if run.get("strategy") in strategies else "",
+            preparation_epsilon=float(settings["preparation_share"]) * float(run["epsilon"]) if prepares else 0.0,
+            is_control=is_control,
         )
 
     @property
@@ -401,9 +416,10 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int | float) and not math.isnan(value)
 
 
-def _stated(epsilon: str) -> float | None:
-    """Return an epsilon of a statement; None instead of nan, which is not equal to itself."""
-    return None if math.isnan(float(epsilon)) else float(epsilon)
+def _stated(run: Row, which: str) -> float | None:
+    """Return an epsilon of a run's statement; None instead of nan, which is not equal to itself."""
+    epsilon = float(run.get(f"{PRIVACY}epsilon_{which}") or "nan")
+    return None if math.isnan(epsilon) else epsilon
 
 
 def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
@@ -655,7 +671,8 @@ class Hidden:
 def _walk(share: float, factors: Array, *, constant: bool) -> Array:
     """Return S_t = factor_t S_(t-1) + share after every round; where `factors` are `constant`, as sums of powers."""
     if constant:
-        return share * np.cumsum(np.cumprod(np.concatenate([[1.0], factors[1:]])))
+        powers = np.cumprod(np.concatenate([[1.0], factors[1:]]))
+        return np.asarray(share * np.cumsum(powers), dtype=np.float64)
     return np.fromiter(accumulate(factors.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]
 
 
@@ -675,7 +692,7 @@ def _root(excess: Callable[[float], float], largest: float = 1.0) -> float:
         return 0.0
     while excess(largest) > 0:
         largest *= 2
-    return brentq(excess, 0.0, largest, xtol=1e-10)
+    return _zero(excess, 0.0, largest)
 
 
 def _log(value: float) -> float:
@@ -781,7 +798,7 @@ def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) 
     if excess(0.0) <= 0:
         return EpsilonInterval(0.0, 1e-6, "the closed form")
     largest = shift**2 + shift * math.sqrt(2 * math.log(1 / delta)) + 1
-    epsilon = brentq(excess, 0.0, largest, xtol=1e-10)
+    epsilon = _zero(excess, 0.0, largest)
     return EpsilonInterval(epsilon * (1 - 1e-3) - 1e-4, epsilon * (1 + 2e-3) + 2e-4, "the closed form")
 
 
@@ -791,7 +808,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     def excess(log_shift: float) -> float:
         return float(gaussian_log_delta(np.array([epsilon]), np.exp([log_shift]))[0]) - math.log(delta)
 
-    return math.exp(-brentq(excess, -20.0, 10.0, xtol=1e-12))
+    return math.exp(-_zero(excess, -20.0, 10.0, xtol=1e-12))
 
 
 def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInterval:
@@ -800,7 +817,7 @@ def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInt
     shift = move * math.sqrt(2) / noise_multiplier
     if laplace_log_delta(0.0, shift) <= math.log(delta):
         return EpsilonInterval(0.0, 1e-6, "the tails of two Laplace laws")
-    epsilon = brentq(lambda x: max(laplace_log_delta(x, shift), -1e3) - math.log(delta), 0.0, shift, xtol=1e-10)
+    epsilon = _zero(lambda x: max(laplace_log_delta(x, shift), -1e3) - math.log(delta), 0.0, shift)
     return EpsilonInterval(epsilon * (1 - 1e-6) - 1e-6, epsilon * (1 + 1e-6) + 1e-6, "the tails of two Laplace laws")
 
 

@@ -14,8 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from dpfl import experiments, gpu
 from dpfl.data.loading import load_description
@@ -30,8 +33,8 @@ from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import Row, number_in, read_rows, same, same_noise
 from dpfl.reporting.results import write_csv
 
-if TYPE_CHECKING:
-    import pandas as pd
+Values = Mapping[str, Any]
+"""A row of a table that was made again, by column in the table's order."""
 
 # State the tolerated differences between a run trained again and the run that was recorded.
 
@@ -283,13 +286,13 @@ def _hindrance(run: Rerun, data: Path) -> str:
     return ""
 
 
-def _repeated(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[pd.Series, list[str]]:
+def _repeated(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[Values, list[str]]:
     """Return the row of a run that was trained again with `cells`, and how it differs."""
     noise, again = _train_again(run, data, cells)
     return again, list(_compare(run, noise, again))
 
 
-def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[pd.Series, pd.Series]:
+def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[Values, Values]:
     """Return the calibration's row and the run table's row, made again with the `cells` of its job, its own too."""
     code = experiments.load(run.job.experiment)
     if run.device == "cuda":
@@ -301,10 +304,10 @@ def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> t
     # The noise is the family's: it may look at the first seed's partition.
     noise = code.calibrate(family, load_description(folders.arrays))
     table, place = code.train(one_seed, folders, noise, None, lambda done, total: None), cells.index(run.cell)
-    return noise.iloc[place], table.iloc[place]
+    return noise.iloc[place].to_dict(), table.iloc[place].to_dict()
 
 
-def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
+def _compare(run: Rerun, noise: Values, again: Values) -> Iterator[str]:
     """Yield the differences between a run and its repetition: what it says that it is, its noise, its metrics."""
     for name, value in _labels(again):
         if name in run.row and not same(run.row[name], value):
@@ -320,15 +323,15 @@ def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
             yield f"{name} {run.row[name]}, trained again {float(again[name]):.8g} ({tolerance.words})"
 
 
-def _labels(again: pd.Series) -> Iterator[tuple[str, str]]:
+def _labels(again: Values) -> Iterator[tuple[str, str]]:
     """Yield the columns of a run before its status, which say what was run, as a run table spells them."""
-    names = list(again.index[: list(again.index).index("status")])
+    said = {name: again[name] for name in takewhile(lambda name: name != "status", again)}
     text = io.StringIO()
-    write_csv(again[names].to_frame().T, text)
+    write_csv(pd.DataFrame([said]), text)
     yield from next(csv.DictReader(text.getvalue().splitlines())).items()
 
 
-def _metrics(row: Row, again: pd.Series) -> list[str]:
+def _metrics(row: Row, again: Values) -> list[str]:
     """Return the metrics of both runs: the columns after the status, without those of privacy."""
     names = list(row)
     after = [name for name in names[names.index("status") + 1 :] if name in again]

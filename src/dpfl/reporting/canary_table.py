@@ -108,8 +108,9 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
     )
     notes = [
         f"Each head names the confidence, {level} for each cell alone, and what the bound assumes. In brackets: its "
-        "share of the ε stated. All bounds are for an observer of every step. If a head names no method, its bound comes "
-        "from many trainings on gradients that the attacker chooses. docs/privacy.md says how far each bound can reach.",
+        "share of the ε stated. All bounds are for an observer of every step. If a head names no method, its bound "
+        "comes from many trainings on gradients that the attacker chooses. docs/privacy.md says how far each bound can "
+        "reach.",
         "ε stated: proven if every record's gradient is clipped. Runs that are known to be broken state a false one.",
         "Audit: it reads which steps drew the record, which no attacker sees. It measures the noise, and how far the "
         "record moves a step; how often it is drawn comes from the statement (after Nasr et al. 2023, section 5). Runs "
@@ -119,8 +120,8 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
             if "hostile_lower_bound" in shown
             else []
         ),
-        "One run: canaries among the real records. The bound without an assumption comes from guesses of which canaries "
-        "were included (Steinke, Nasr, Jagielski 2023, Theorem 5.2).",
+        "One run: canaries among the real records. The bound without an assumption comes from guesses of which "
+        "canaries were included (Steinke, Nasr, Jagielski 2023, Theorem 5.2).",
         "A claim that is not refuted is not thereby proven: another attack may reach more.",
     ]
     pairs = sorted(set(zip(data["dataset"], data["stand_in_for"], strict=True)))

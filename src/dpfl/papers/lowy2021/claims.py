@@ -290,10 +290,12 @@ def _insurance_cases(data: pd.DataFrame) -> list[Case]:
     """Return a case a row: by how much local SGD's loss is larger, as a share of minibatch SGD's.
 
     The name says what each of them is proven to spend at most, which in the authors' protocol is far from the budget.
+    A row of which one algorithm did not run is no case.
     """
+    columns = {"minibatch": "minibatch_epsilon_spent", "local": "local_epsilon_spent"}
+    data = data.dropna(subset=list(columns.values()))
     noises = [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)]
     share, half = (data[name] / data["minibatch_test_loss"] for name in ("difference", "interval"))
-    columns = {"minibatch": "minibatch_epsilon_spent", "local": "local_epsilon_spent"}
     spent = {name: [at_most(epsilon, 3) for epsilon in data[column]] for name, column in columns.items()}
     name = "N = {clients}, {noise}, ε = {epsilon:g} (spent at most {minibatch} by minibatch SGD, {local} by local SGD)"
     return interval_cases(data.assign(noise=noises, **spent), name, share, half, runs="trials")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,8 +38,8 @@ _RECORD = "runs.csv.record.json"
 _SECRET = f"The seed is secret: it was drawn for this run, and {_RECORD} alone has it."
 _NAMED = "The seed was named by --seed. Without --seed a secret one is drawn."
 _CONDITION = (
-    "**Whoever knows or guesses the seed draws the noise again and subtracts it: against them there is no privacy, and "
-    "no epsilon below holds.**"
+    "**Anyone who knows or guesses the seed can draw the noise again and subtract it: against them there is no privacy,"
+    " and no epsilon below holds.**"
 )
 _NO_NOISE = "**No noise was added: there is no privacy. Whatever is published of this run may reveal records.**"
 _PUBLISHABLE = (
@@ -45,8 +47,8 @@ _PUBLISHABLE = (
     "epsilon covers, and each client's number of records, which is public under the neighbouring relation."
 )
 _OWNERS = (
-    f"Never publish {_RECORD}, which has the seed and a hash of the data: whoever knows all records but one finds that "
-    "one by the hash. Nor runs.csv, which has a named seed and the accuracy after every round."
+    f"Never publish {_RECORD}, which has the seed and a hash of the data: anyone who knows all records but one finds "
+    "that one by the hash. Nor runs.csv, which has a named seed and the accuracy after every round."
 )
 _NOTES = (
     "The epsilon holds for each record of each client, against all who do not know the seed.",
@@ -122,9 +124,11 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     from dpfl.images.own_federation import OwnFederationSettings, check, load_model, statements, train
     from dpfl.reporting.results import write_table
 
-    seed_file, is_secret = out / "secret_seed", given["seed"] is None
+    seed_file, is_secret, owner = out / "secret_seed", given["seed"] is None, None
+    decides = [import_path, {name: value for name, value in given.items() if name not in _RESOURCES}]
     if is_secret:
-        given = given | {"seed": _secret_seed(seed_file)}
+        seed, owner = _secret_seed(seed_file)
+        given = given | {"seed": seed}
     settings = OwnFederationSettings.of(given)
     code = ("dpfl.images.own_federation",)
     # Records hold integers of 64 bits; longer ones are a text.
@@ -134,13 +138,19 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     stage = StageRecorder("fedavg", code, recorded, seeds, settings.device, settings.threads)
     data, model = read(path), load_model(import_path, settings.seed)
     check(data, model, settings)
+    decides += [data.sha256, model.source_sha256]
+    identity = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+    if owner not in (None, identity):  # noise of one seed under two runs would cancel out
+        raise InputError(
+            f"{seed_file} is of an interrupted run with other settings, data or model: name another folder"
+        )
     stage.settings |= {"data_sha256": data.sha256, "model_source_sha256": model.source_sha256}
     shares = settings.shares(data.train_y)
     with progress_bar("noise", unit="clients") as progress:
         known = statements(settings, [len(share) for share in shares], progress)
     checkpoint = out / "checkpoint"
     if is_secret:
-        _keep_seed(seed_file, settings.seed)
+        _keep_seed(seed_file, settings.seed, identity)
     with progress_bar(f"fedavg {data.name}", unit="epochs") as progress:
         run = train(data, model, settings, shares, known, checkpoint, progress)
     buffer = io.BytesIO()
@@ -161,23 +171,28 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
 
 
 _OWNER_ONLY = 0o600
+_RESOURCES = ("seed", "device", "threads", "memory_gb")
+"""Settings with which an interrupted run may go on that began with others; its seed is its own."""
 
 
-def _secret_seed(file: Path) -> int:
-    """Return the seed of the interrupted run that left `file`, else a new one. Raises InputError for another file."""
+def _secret_seed(file: Path) -> tuple[int, str | None]:
+    """Return the seed of the interrupted run that left `file`, and its identity; else a new seed, and None.
+
+    Raises InputError for a file that holds no seed.
+    """
     if not file.exists():
-        return secrets.randbits(SEED_BITS)
-    text = read_bytes(file, SEED_BITS).decode("ascii", errors="replace").strip()
-    if not text.isdigit():
+        return secrets.randbits(SEED_BITS), None
+    seed, _, identity = read_bytes(file, 1024).decode("ascii", errors="replace").strip().partition("\n")
+    if not (seed.isdigit() and int(seed) < 1 << SEED_BITS):
         raise InputError(f"{file} holds no seed: delete it, and the run starts afresh")
-    return int(text)
+    return int(seed), identity
 
 
-def _keep_seed(file: Path, seed: int) -> None:
-    """Write a secret seed for its run to go on with, readable by its owner alone."""
+def _keep_seed(file: Path, seed: int, identity: str) -> None:
+    """Write a secret seed for the run of this identity to go on with, readable by its owner alone."""
     with replacing(file) as temporary:
         temporary.touch(_OWNER_ONLY)
-        temporary.write_text(f"{seed}\n", encoding="ascii")
+        temporary.write_text(f"{seed}\n{identity}\n", encoding="ascii")
 
 
 def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: OwnRun, is_secret: bool) -> str:

@@ -35,7 +35,7 @@ class OwnData:
     """Records for classification: inputs float32 (n, ...), labels int64 (n,), from 0 to `classes` - 1.
 
     `name` is that of the file or folder, `sha256` the hash of its content: of a folder, of the paths and hashes of its
-    images in their order. Whoever knows all records but one finds that one by the hash: it is not to be published.
+    images in their order. Anyone who knows all records but one finds that one by the hash: it is not to be published.
     `held_back`: True where the test records are a part of those that were given to train on.
     """
 
@@ -167,8 +167,8 @@ def _image(file: Path) -> tuple[bytes, NDArray[np.uint8]]:
     except InputError:
         raise
     except UnidentifiedImageError:  # its text shows an address in memory
-        raise InputError(f"{file} is no image that can be read: take it out of the folder of its class") from None
+        raise InputError(f"{file} is not an image that can be read: take it out of the folder of its class") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{file} is no image that can be read: {reason}") from None
+        raise InputError(f"{file} is not an image that can be read: {reason}") from None
     return content, pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import secrets
 import shlex
 import sys
 from pathlib import Path
@@ -14,11 +15,16 @@ from typer.testing import CliRunner
 from dpfl.accounting import BallsInBins, guarantee
 from dpfl.cli import app
 from dpfl.data.own_arrays import read
+from dpfl.engine import checkpoints
 from dpfl.errors import InputError
+from dpfl.images import own_federation
 from dpfl.provenance.record import read_record
 from dpfl.reporting.results import read_csv
 
-WRITTEN = ("clients.csv", "model.pt", "privacy.md", "runs.csv")
+PUBLISHABLE = ("clients.csv", "model.pt", "privacy.md")
+WRITTEN = (*PUBLISHABLE, "runs.csv")
+DRAWN = 0x9E3779B97F4A7C15F39CC0605CEDC834
+"""The secret seed of the tests that want the same numbers each time."""
 
 
 @pytest.fixture
@@ -42,15 +48,26 @@ def changed(words, **others):
     return [words[0], *(word for pair in given.items() if pair[1] is not None for word in pair)]
 
 
+def run(words):
+    """Run the command; return its folder."""
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.exception
+    return Path(words[words.index("--out") + 1])
+
+
+def recorded_seed(out):
+    return read_record(out / "runs.csv.record.json")["settings"]["seed"]
+
+
 def facts(card):
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in card.splitlines() if line[:2] == "| "]
     return dict(rows)
 
 
-def test_the_page_s_example_trains_states_its_privacy_and_repeats(example):
-    done = CliRunner().invoke(app, example)
-    assert done.exit_code == 0, done.exception
-    out, data = Path("my_run"), read(Path("my.npz"))
+def test_the_page_s_example_trains_states_its_privacy_and_repeats(example, monkeypatch):
+    monkeypatch.setattr(secrets, "randbits", {128: DRAWN}.get)
+    out, data = run(example), read(Path("my.npz"))
+    assert out == Path("my_run")
     assert sorted(path.name for path in out.iterdir()) == sorted([*WRITTEN, "runs.csv.record.json"])
     [row], clients = read_csv(out / "runs.csv").to_dict("records"), read_csv(out / "clients.csv")
     by_round = json.loads(row["accuracy_pct_by_round"])
@@ -75,9 +92,7 @@ def test_the_page_s_example_trains_states_its_privacy_and_repeats(example):
     assert float(re.match(r"at least ([\d.]+),", card["epsilon, exceeded"])[1]) <= row["privacy_epsilon_refuted"]
     assert card["epsilon, claimed"] == "none" and card["Neighbouring data"].startswith("zero out: one record's")
     assert "clip norm 1; noise multiplier 1.5" in card["Mechanism"] and "balls in bins" in card["Sampler"]
-    assert (
-        data.sha256 in card["Data"] and f"{clients['records'].min()} to {clients['records'].max()}" in card["Clients"]
-    )
+    assert f"{clients['records'].min()} to {clients['records'].max()}" in card["Clients"]
 
     record = read_record(out / "runs.csv.record.json")
     assert record["settings"]["data_sha256"] == data.sha256 and len(record["settings"]["model_source_sha256"]) == 64
@@ -85,9 +100,108 @@ def test_the_page_s_example_trains_states_its_privacy_and_repeats(example):
 
     with pytest.raises(InputError, match="my_run has a finished run"):
         raise CliRunner().invoke(app, example).exception
-    again = CliRunner().invoke(app, changed(example, out="again"))
-    assert again.exit_code == 0, again.exception
-    assert all((out / name).read_bytes() == Path("again", name).read_bytes() for name in WRITTEN)
+    again = run(changed(example, out="again"))
+    assert all((out / name).read_bytes() == (again / name).read_bytes() for name in WRITTEN)
+
+
+SHORT = {"rounds": "2", "clients": "3", "partition": "even", "batch_size": "500"}
+
+
+def test_what_may_be_published_tells_no_label_of_a_training_record(example):
+    """Runs that differ in the label of one training record, the only one of its class, publish the same but a model."""
+    pixels, labels = (read(Path("my.npz")).train_x, read(Path("my.npz")).train_y % 9)
+    found, hashes = [], []
+    for folder, secret in (("nine", 9), ("zero", 0)):
+        Path(folder).mkdir()
+        mine = np.r_[secret, labels[1:300]]
+        np.savez(f"{folder}/my.npz", train_x=pixels[:300], train_y=mine, test_x=pixels[300:], test_y=labels[300:])
+        out = run(changed(example, **SHORT, data=f"{folder}/my.npz", out=f"{folder}/out", seed="5"))
+        hashes.append(read(Path(folder, "my.npz")).sha256)
+        found.append({name: (out / name).read_bytes() for name in PUBLISHABLE})
+        assert not any(hashes[-1].encode() in content for content in found[-1].values())
+        assert hashes[-1] in (out / "runs.csv.record.json").read_text()
+        counts = json.dumps(np.bincount(mine).tolist())[1:-1].encode()
+        assert not any(counts in content for content in found[-1].values())
+        own = [name for name in read_csv(out / "clients.csv") if not name.startswith("privacy_")]
+        assert own == ["client", "records"]
+        found[-1]["privacy.md"] = re.sub(rb"\| Accuracy .*\n", b"", found[-1]["privacy.md"])
+    assert hashes[0] != hashes[1] and found[0]["model.pt"] != found[1]["model.pt"]
+    assert all(found[0][name] == found[1][name] for name in ("clients.csv", "privacy.md"))
+
+
+def test_the_card_says_what_may_be_published_and_whose_accuracy_it_has(example):
+    card = (run(changed(example, **SHORT)) / "privacy.md").read_text()
+    assert "You may publish privacy.md, clients.csv and model.pt." in card
+    assert "Never publish runs.csv.record.json" in card and "Nor runs.csv," in card
+    assert "a fifth of the records of my.npz, held back" in card and "divided by labels" not in card
+    with np.load("my.npz") as whole:
+        x, y = whole["x"], whole["y"]
+    np.savez("parts.npz", train_x=x[:900], train_y=y[:900], test_x=x[900:], test_y=y[900:])
+    words = changed(example, **SHORT, data="parts.npz", out="parts")
+    card = (run(changed(words, partition="shards:2")) / "privacy.md").read_text()
+    assert "of the test records: those of parts.npz" in card and "The clients were divided by labels." in card
+
+
+def test_without_a_seed_a_secret_one_is_drawn_that_the_record_alone_has(example):
+    words = changed(example, **SHORT)
+    first, second = run(words), run(changed(words, out="second"))
+    seeds = [recorded_seed(out) for out in (first, second)]
+    assert seeds[0] != seeds[1] and all(2**96 < int(seed) < 2**128 for seed in seeds)  # less: chance 2^-31
+    assert (first / "model.pt").read_bytes() != (second / "model.pt").read_bytes()
+    assert sorted(path.name for path in first.iterdir()) == sorted([*WRITTEN, "runs.csv.record.json"])
+    assert (first / "runs.csv.record.json").stat().st_mode & 0o077 == 0
+    assert not any(seeds[0].encode() in (first / name).read_bytes() for name in WRITTEN)
+    assert read_csv(first / "runs.csv")["seed"].tolist() == ["secret"]
+    # Its owner can train it again.
+    named = run(changed(words, out="named", seed=seeds[0]))
+    assert all((first / name).read_bytes() == (named / name).read_bytes() for name in ("clients.csv", "model.pt"))
+
+
+def test_a_named_seed_repeats_the_run_and_the_card_begins_with_what_that_costs(example):
+    words = changed(example, **SHORT, seed="7")
+    first, second = run(words), run(changed(words, out="second"))
+    assert all((first / name).read_bytes() == (second / name).read_bytes() for name in WRITTEN)
+    assert read_csv(first / "runs.csv")["seed"].tolist() == [7] and recorded_seed(first) == 7
+    secret = run(changed(words, seed=None, out="secret"))
+    open_ = run(changed(words, seed=None, out="open", noise_multiplier="0"))
+    parts = [(out / "privacy.md").read_text().split("\n\n")[1] for out in (first, secret, open_)]
+    lost = "**Anyone who knows or guesses the seed can draw the noise again and subtract it"
+    assert parts[0].startswith("The seed was named by --seed.") and lost in parts[0]
+    assert parts[1].startswith("The seed is secret: it was drawn for this run") and lost in parts[1]
+    assert parts[2].startswith("**No noise was added: there is no privacy.")
+
+
+def test_an_interrupted_run_goes_on_with_its_secret_seed(example, monkeypatch):
+    words, saved, save = changed(example, **SHORT | {"rounds": "4"}), [], checkpoints.save
+
+    def interrupted(path, state, digest):
+        save(path, state, digest)
+        saved.append(path)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints, "save", interrupted)
+    assert CliRunner().invoke(app, words).exit_code != 0
+    out = Path("my_run")
+    assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "secret_seed"]
+    kept = out / "secret_seed"
+    seed = kept.read_text().split()[0]
+    assert kept.stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="secret_seed is of an interrupted run with other settings, data or model"):
+        raise CliRunner().invoke(app, changed(words, noise_multiplier="2")).exception
+    run(changed(words, memory_gb="0.5"))
+    assert len(saved) == 4  # it did not begin again
+    assert sorted(path.name for path in out.iterdir()) == sorted([*WRITTEN, "runs.csv.record.json"])
+    assert recorded_seed(out) == seed
+    whole = run(changed(words, out="whole", seed=seed))
+    assert all((out / name).read_bytes() == (whole / name).read_bytes() for name in ("clients.csv", "model.pt"))
+
+
+def test_a_damaged_secret_seed_is_one_line(example):
+    Path("my_run").mkdir()
+    Path("my_run/secret_seed").write_text("-5\n")
+    with pytest.raises(InputError, match="secret_seed holds no seed: delete it, and the run starts afresh"):
+        raise CliRunner().invoke(app, example).exception
 
 
 @pytest.mark.parametrize(("claimed", "verdict"), [("1000", "proven"), ("0.5", "refuted"), ("inf", None)])
@@ -108,12 +222,20 @@ def test_a_claim_is_judged_by_the_noise_that_was_added(example, claimed, verdict
     [
         ({"data": "other.npz"}, "other.npz is not there"),
         ({"model": "my_module:Other"}, "my_module:Other cannot be imported: AttributeError"),
+        ({"model": "my_module:Norm"}, "mixes the records of a batch"),
+        ({"model": "my_module:Wide"}, "cannot read records of shape (64,)"),
+        ({"model": "my_module:Narrow"}, "gives 9 scores, but the labels have 10 classes"),
         ({"partition": "dirichlet:0.001"}, "leaves client"),
         ({"device": "tpu"}, "--device is tpu; it must be cpu or cuda"),
         ({"memory_gb": "1e-9"}, "memory_gb: one record's gradient needs"),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(example, others, named):
+def test_bad_input_is_one_line_before_noise_is_sought_and_writes_nothing(example, others, named, monkeypatch):
+    monkeypatch.setattr(own_federation, "statements", None)
+    with Path("my_module.py").open("a") as module:
+        module.write("def Norm(): return nn.Sequential(nn.Linear(64, 10), nn.BatchNorm1d(10))\n")
+        module.write("def Wide(): return nn.Linear(65, 10)\n")
+        module.write("def Narrow(): return nn.Linear(64, 9)\n")
     done = CliRunner().invoke(app, changed(example, **others))
     assert isinstance(done.exception, InputError) and named in str(done.exception), done.exception
     assert "\n" not in str(done.exception) and not Path("my_run").exists()

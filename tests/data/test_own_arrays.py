@@ -23,7 +23,7 @@ def saved(path, **arrays):
 def test_a_file_of_x_and_y_is_split_and_its_records_stay_together(tmp_path):
     path = saved(tmp_path / "my.npz", x=X, y=Y)
     data = read(path)
-    assert (data.name, data.classes, len(data.train_y), len(data.test_y)) == ("my.npz", 3, 8, 2)
+    assert (data.name, data.classes, len(data.train_y), len(data.test_y)) == ("my.npz", 3, 8, 2) and data.held_back
     assert data.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     x, y = np.concatenate([data.train_x, data.test_x]), np.concatenate([data.train_y, data.test_y])
     order = np.argsort(x[:, 0, 0])
@@ -116,6 +116,8 @@ def images(folder, classes, mode="L", count=5, shape=(4, 6)):
 def test_a_folder_of_images_is_read_by_class(tmp_path):
     pixels = images(tmp_path / "all", ["cat", "dog"], mode="RGB")
     (tmp_path / "all" / ".hidden").write_text("x")
+    for name in ("Thumbs.db", "desktop.ini", ".DS_Store"):  # of Windows and macOS
+        (tmp_path / "all" / "cat" / name).write_bytes(b"no image")
     data = read(tmp_path / "all")
     assert data.name == "all" and data.train_x.shape == (8, 3, 4, 6) and data.classes == 2
     records = zip([*data.train_x, *data.test_x], [*data.train_y, *data.test_y], strict=True)
@@ -134,6 +136,7 @@ def test_train_and_test_folders_are_the_parts(tmp_path):
     images(tmp_path / "d" / "test", ["b"], count=2)
     data = read(tmp_path / "d")
     assert data.train_x.shape == (9, 1, 4, 6) and data.test_y.tolist() == [1, 1] and data.classes == 3
+    assert not data.held_back
     np.testing.assert_allclose(data.train_x[4, 0] * 255, pixels["b", 1], atol=1e-4)
 
 
@@ -153,7 +156,9 @@ def test_a_folder_that_is_none_of_images_is_one_line(tmp_path):
     Image.fromarray(np.zeros((4, 6, 4), np.uint8)).save(other)
     refused(r"0\.png is an image of mode RGBA; convert it to L or RGB")
     other.write_bytes(b"\x89PNG\r\n\x1a\n cut")
-    refused(r"0\.png is no image that can be read")
+    refused(r"0\.png is not an image that can be read")
+    other.write_text("x")
+    refused(r"d/b/0\.png is not an image that can be read: take it out of the folder of its class$")
     other.unlink()
     (tmp_path / "d" / "note.txt").write_text("x")
     refused(r"note\.txt is no folder of a class")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +16,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
-from dpfl.files import record_path, replacing, write_atomically
+from dpfl.files import read_bytes, record_path, replacing, write_atomically
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
@@ -25,11 +28,30 @@ EXAMPLE = (
     "dpfl fedavg --data my.npz --model my_module:Net --clients 10 --partition dirichlet:0.5 --rounds 20 --epsilon 3 "
     "--delta 1e-5 --out my_run"
 )
+SEED_BITS = 128
+"""Bits of a seed that is drawn: as many as every address of randomness keeps."""
+_LONGEST_JSON_INTEGER = 1 << 63
+_RECORD = "runs.csv.record.json"
+
+# The privacy card.
+
+_SECRET = f"The seed is secret: it was drawn for this run, and {_RECORD} alone has it."
+_NAMED = "The seed was named by --seed. Without --seed a secret one is drawn."
+_CONDITION = (
+    "**Anyone who knows or guesses the seed can draw the noise again and subtract it: against them there is no privacy,"
+    " and no epsilon below holds.**"
+)
+_NO_NOISE = "**No noise was added: there is no privacy. Whatever is published of this run may reveal records.**"
+_PUBLISHABLE = (
+    "You may publish privacy.md, clients.csv and model.pt. Of the training records they hold the model, which the "
+    "epsilon covers, and each client's number of records, which is public under the neighbouring relation."
+)
+_OWNERS = (
+    f"Never publish {_RECORD}, which has the seed and a hash of the data: anyone who knows all records but one finds "
+    "that one by the hash. Nor runs.csv, which has a named seed and the accuracy after every round."
+)
 _NOTES = (
-    "The epsilon holds for each record of each client, as long as the seed is secret. runs.csv and its record name the "
-    "seed: do not publish them with a model whose records must stay private.",
-    "Public are each client's number of records, and which client holds which records.",
-    "Accuracies are measured on the test records without noise. The epsilon does not cover these records.",
+    "The epsilon holds for each record of each client, against all who do not know the seed.",
     "The epsilon is that of one run. To try other settings on the same records spends more.",
 )
 _WEAKEST = (
@@ -67,15 +89,19 @@ def fedavg(
     neighbouring: Annotated[
         str, typer.Option("--neighbouring", help=f"{Neighbouring.ZERO_OUT} or {Neighbouring.REPLACE_ONE}")
     ] = "zero_out",
-    seed: Annotated[int, typer.Option("--seed", help="keep it secret where the records are")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="of a run that others may repeat, without privacy from them; else a secret one"),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu or cuda")] = "cpu",
     threads: Annotated[int, typer.Option("--threads")] = 1,
     memory_gb: Annotated[float, typer.Option("--memory-gb", help="for gradients")] = 1.0,
 ) -> None:
     """Train your own torch module on your own data by federated averaging with DP-SGD, and state its privacy.
 
-    Writes runs.csv (a row, with accuracy by round), clients.csv (a row for each client), privacy.md, model.pt and a
-    record of all inputs. An interrupted run goes on from its checkpoint.
+    Writes privacy.md, clients.csv (a row for each client) and model.pt, which you may publish, and, for yourself alone,
+    runs.csv (a row, with accuracy by round) and a record of all inputs, which has the seed. An interrupted run goes on
+    from its checkpoint, with its seed.
     """
     given = {name: value for name, value in locals().items() if name not in ("data", "model", "out")}
     if device not in ("cpu", "cuda"):
@@ -95,19 +121,36 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     import torch
 
     from dpfl.data.own_arrays import read
-    from dpfl.images.own_federation import OwnFederationSettings, load_model, statements, train
+    from dpfl.images.own_federation import OwnFederationSettings, check, load_model, statements, train
     from dpfl.reporting.results import write_table
 
+    seed_file, is_secret, owner = out / "secret_seed", given["seed"] is None, None
+    decides = [import_path, {name: value for name, value in given.items() if name not in _RESOURCES}]
+    if is_secret:
+        seed, owner = _secret_seed(seed_file)
+        given = given | {"seed": seed}
     settings = OwnFederationSettings.of(given)
     code = ("dpfl.images.own_federation",)
-    recorded = {"data": path.name, "model": import_path, **given}
-    stage = StageRecorder("fedavg", code, recorded, (settings.seed,), settings.device, settings.threads)
+    # Records hold integers of 64 bits; longer ones are a text.
+    seed = settings.seed if settings.seed < _LONGEST_JSON_INTEGER else str(settings.seed)
+    recorded = {"data": path.name, "model": import_path, **given, "seed": seed}
+    seeds = () if isinstance(seed, str) else (seed,)
+    stage = StageRecorder("fedavg", code, recorded, seeds, settings.device, settings.threads)
     data, model = read(path), load_model(import_path, settings.seed)
+    check(data, model, settings)
+    decides += [data.sha256, model.source_sha256]
+    identity = hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+    if owner not in (None, identity):  # noise of one seed under two runs would cancel out
+        raise InputError(
+            f"{seed_file} is of an interrupted run with other settings, data or model: name another folder"
+        )
     stage.settings |= {"data_sha256": data.sha256, "model_source_sha256": model.source_sha256}
     shares = settings.shares(data.train_y)
     with progress_bar("noise", unit="clients") as progress:
         known = statements(settings, [len(share) for share in shares], progress)
     checkpoint = out / "checkpoint"
+    if is_secret:
+        _keep_seed(seed_file, settings.seed, identity)
     with progress_bar(f"fedavg {data.name}", unit="epochs") as progress:
         run = train(data, model, settings, shares, known, checkpoint, progress)
     buffer = io.BytesIO()
@@ -115,17 +158,45 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     names = ("clients.csv", "privacy.md", "model.pt", "runs.csv")  # the last one says that the run is finished
     outputs = [out / name for name in names]
     write_table(run.clients, outputs[0])
-    write_atomically(outputs[1], _page(data, model, settings, run))
+    write_atomically(outputs[1], _page(data, model, settings, run, is_secret))
     with replacing(outputs[2]) as temporary:
         temporary.write_bytes(buffer.getvalue())
-    write_table(run.runs, outputs[3])
-    stage.write(record_path(outputs[3]), outputs)
-    checkpoint.unlink(missing_ok=True)
+    write_table(run.runs.assign(seed="secret") if is_secret else run.runs, outputs[3])
+    record = record_path(outputs[3])
+    stage.write(record, outputs)
+    record.chmod(_OWNER_ONLY)
+    for left in (checkpoint, seed_file):
+        left.unlink(missing_ok=True)
     print(outputs[1].read_text(encoding="utf-8"))
 
 
-def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: OwnRun) -> str:
-    """Return the privacy card of a run."""
+_OWNER_ONLY = 0o600
+_RESOURCES = ("seed", "device", "threads", "memory_gb")
+"""Settings with which an interrupted run may go on that began with others; its seed is its own."""
+
+
+def _secret_seed(file: Path) -> tuple[int, str | None]:
+    """Return the seed of the interrupted run that left `file`, and its identity; else a new seed, and None.
+
+    Raises InputError for a file that holds no seed.
+    """
+    if not file.exists():
+        return secrets.randbits(SEED_BITS), None
+    seed, _, identity = read_bytes(file, 1024).decode("ascii", errors="replace").strip().partition("\n")
+    if not (seed.isdigit() and int(seed) < 1 << SEED_BITS):
+        raise InputError(f"{file} holds no seed: delete it, and the run starts afresh")
+    return int(seed), identity
+
+
+def _keep_seed(file: Path, seed: int, identity: str) -> None:
+    """Write a secret seed for the run of this identity to go on with, readable by its owner alone."""
+    with replacing(file) as temporary:
+        temporary.touch(_OWNER_ONLY)
+        temporary.write_text(f"{seed}\n{identity}\n", encoding="ascii")
+
+
+def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: OwnRun, is_secret: bool) -> str:
+    """Return the privacy card of a run. It may be published: of the training records it has their numbers alone."""
     from dpfl.reporting.privacy_card import card, statement_facts
 
     [row], clients = run.runs.to_dict("records"), run.clients
@@ -134,18 +205,34 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     rounds = f"{settings.rounds} rounds of {settings.local_epochs} local epochs, every client weighs the same"
     steps = f"learning rate {settings.learning_rate:g}, momentum {settings.momentum:g}"
     facts = {
-        "Data": f"{data.name}: {data.classes} classes, {counts}; SHA-256 {data.sha256}",
+        "Data": f"{data.name}: {counts}",
         "Clients": f"{settings.clients}, divided by {settings.partition}; {sizes.min()} to {sizes.max()} records each",
         "Model": f"{model.path}: {len(model.initial)} parameters; SHA-256 of its source {model.source_sha256 or '-'}",
         "Training": f"federated averaging: {rounds}; {steps}",
         "Accuracy": f"{row['accuracy_pct']:.2f} % of the test records after the last round ({row['status']})",
         **statement_facts(row, settings.epsilon),
-        "Cite": f"dpfl {__version__} (commit and versions: runs.csv.record.json); DP-SGD: {_DPSGD}",
+        "Cite": f"dpfl {__version__}; DP-SGD: {_DPSGD}",
     }
-    notes = list(_NOTES)
+    notes = [*([_PUBLISHABLE] if settings.private else []), _OWNERS, _test_note(data)]
+    if not settings.partition.startswith("even"):
+        notes.append(
+            "The clients were divided by labels. The epsilon takes the division as given, and does not cover what the "
+            "clients' numbers of records reveal of labels."
+        )
+    notes += _NOTES if settings.private else ()
     if sizes.nunique() > 1 and row["noise_multiplier"]:
         noise = clients["privacy_noise_multiplier"]
         notes.insert(0, f"{_WEAKEST} Noise multipliers are {noise.min():.6g} to {noise.max():.6g}.")
     if row["noise_multiplier"] and settings.delta * sizes.max() >= 1:
         notes.insert(0, f"delta is not below 1/{sizes.max()}: to publish one record in clear would be as private.")
-    return card("Privacy of this run", facts, notes)
+    condition = f"{_SECRET if is_secret else _NAMED} {_CONDITION}" if settings.private else _NO_NOISE
+    return card("Privacy of this run", facts, notes, condition=condition)
+
+
+def _test_note(data: OwnData) -> str:
+    """Return whose records the accuracy is of."""
+    whose = f"a fifth of the records of {data.name}, held back" if data.held_back else f"those of {data.name}"
+    return (
+        f"The accuracy is exact and of the test records: {whose}. The model was not trained on them, and the epsilon "
+        "does not cover them: ask their owners, or delete the accuracy from this card before you publish it."
+    )

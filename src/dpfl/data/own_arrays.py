@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from dpfl.errors import InputError
 from dpfl.files import file_sha256
@@ -26,6 +26,8 @@ _WHOLE, _PARTS = ("x", "y"), ("train_x", "train_y", "test_x", "test_y")
 _DAMAGED = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 _MODES = ("L", "RGB")
 """Modes of Pillow that are read: grey and colour, a byte a channel."""
+_OF_WINDOWS = ("thumbs.db", "desktop.ini")
+"""Files that Windows hides in folders of images, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class OwnData:
     """Records for classification: inputs float32 (n, ...), labels int64 (n,), from 0 to `classes` - 1.
 
     `name` is that of the file or folder, `sha256` the hash of its content: of a folder, of the paths and hashes of its
-    images in their order.
+    images in their order. Anyone who knows all records but one finds that one by the hash: it is not to be published.
+    `held_back`: True where the test records are a part of those that were given to train on.
     """
 
     name: str
@@ -43,17 +46,19 @@ class OwnData:
     train_y: NDArray[np.int64]
     test_x: NDArray[np.float32]
     test_y: NDArray[np.int64]
+    held_back: bool
 
 
 def read(path: Path) -> OwnData:
     """Return the records of an .npz file or of a folder of images.
 
     The file holds plain arrays: x and y, or train_x, train_y, test_x and test_y. The folder has a subfolder a class, in
-    the order of their names, or two, train and test, that have those. Without test records a fixed permutation, address
-    (0, "split"), holds back a fifth. Bytes (uint8) are divided by 255; other numbers stay as they are.
+    the order of their names, or two, train and test, that have those; hidden files, and those that Windows leaves, are
+    passed over. Without test records a fixed permutation, address (0, "split"), holds back a fifth. Bytes (uint8) are
+    divided by 255; other numbers stay as they are.
 
     Raises InputError, one line, for a path or content that is none of these: objects instead of arrays, labels that are
-    no whole numbers from 0, numbers that single precision cannot hold, shapes that do not fit, a damaged image.
+    no whole numbers from 0, numbers that single precision cannot hold, shapes that do not fit, a file that is no image.
     """
     if not path.exists():
         raise InputError(f"{path} is not there: name an .npz file or a folder with a subfolder of images a class")
@@ -72,7 +77,7 @@ def read(path: Path) -> OwnData:
                 f"{path}: training records have shape {parts[0].shape[1:]}, test records {parts[2].shape[1:]}"
             )
     classes = 1 + max(int(parts[1].max()), int(parts[3].max()))
-    return OwnData(path.resolve().name, sha256, classes, *parts)
+    return OwnData(path.resolve().name, sha256, classes, *parts, held_back=set(arrays) == set(_WHOLE))
 
 
 def _npz(path: Path) -> dict[str, NDArray]:
@@ -147,7 +152,8 @@ def _images(folder: Path) -> tuple[str, dict[str, NDArray]]:
 
 def _shown(folder: Path) -> list[Path]:
     """Return what a folder holds, in the order of names, without hidden files."""
-    return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    shown = (each for each in folder.iterdir() if not each.name.startswith("."))
+    return sorted(each for each in shown if each.name.lower() not in _OF_WINDOWS)
 
 
 def _image(file: Path) -> tuple[bytes, NDArray[np.uint8]]:
@@ -160,7 +166,9 @@ def _image(file: Path) -> tuple[bytes, NDArray[np.uint8]]:
             pixels = np.asarray(image)
     except InputError:
         raise
+    except UnidentifiedImageError:  # its text shows an address in memory
+        raise InputError(f"{file} is not an image that can be read: take it out of the folder of its class") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{file} is no image that can be read: {reason}") from None
+        raise InputError(f"{file} is not an image that can be read: {reason}") from None
     return content, pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))

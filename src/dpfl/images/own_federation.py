@@ -14,6 +14,7 @@ import inspect
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
-import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ from dpfl.images.fedavg import FederatedAveraging, Schedule, State
 from dpfl.randomness import address_key
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from dpfl.data.own_arrays import OwnData
 
 # Settings of a run.
@@ -160,9 +162,10 @@ def statements(
 ) -> list[PrivacyStatement]:
     """Return the privacy statement of each client, for clients with so many records; noise by its calibration.
 
-    A client's number of records is public, and so are the rate, the steps and the divisor that follow from it. Clients
-    hold different records, and what is computed from their messages reveals no more of a record than its own client's
-    do: so a client's statement is that of its records in the whole run. Calls progress(clients done, clients in all).
+    A client's number of records is public, and so are the rate, the steps and the divisor that follow from it. The
+    division among clients is taken as given, also one by labels, which is computed from the records. Clients hold
+    different records, and what is computed from their messages reveals no more of a record than its own client's do: so
+    a client's statement is that of its records in the whole run. Calls progress(clients done, clients in all).
     Raises InputError where no noise keeps the epsilon, or the accountants do not serve its delta.
     Source: parallel composition, mcsherry2009, Theorem 4, adaptively.
     """
@@ -226,7 +229,7 @@ def load_model(path: str, seed: int) -> OwnModel:
     harm here: an initial model is public.
 
     Raises InputError, one line, where it cannot be imported or made, is no torch module, draws its weights elsewhere,
-    or cannot be trained record by record: with batch norm, buffers, dropout, or parameters that are not to be trained.
+    or cannot be trained record by record: with batch norm, buffers, dropout, or frozen parameters.
     """
     home, _, name = path.partition(":")
     if not home or not name:
@@ -260,6 +263,11 @@ def _made(make: Callable[[], Any], path: str, seed: int) -> tuple[nn.Module, Ten
         parameters = dict(module.named_parameters())
         if lazy := [name for name, value in parameters.items() if nn.parameter.is_lazy(value)]:
             raise InputError(f"model: {path} has {lazy[0]}, whose size is not known yet: use no lazy layer")
+        if frozen := [name for name, value in parameters.items() if not value.requires_grad]:
+            raise InputError(
+                f"model: {path} has {frozen[0]}, which is frozen (requires_grad is False): every parameter must be "
+                "trained; apply a fixed part to the records beforehand"
+            )
         if not parameters:
             return module, torch.empty(0)
         module = module.float()
@@ -282,8 +290,12 @@ def _foreign(what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # it may raise anything
-        reason = " ".join(str(error).split())[:200]
+        reason = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(str(error).split()))[:200]
         raise InputError(f"model: {what}: {type(error).__name__}: {reason}") from None
+
+
+_UNSERVED = (nn.GRU, nn.RNN, nn.GRUCell, nn.RNNCell)
+"""Layers that torch 2 cannot differentiate under vmap: where that fails, they are the reason."""
 
 
 def checked_rule(model: OwnModel, x: Tensor, y: Tensor, classes: int) -> GradientRule:
@@ -294,7 +306,6 @@ def checked_rule(model: OwnModel, x: Tensor, y: Tensor, classes: int) -> Gradien
     """
     with torch.no_grad(), _foreign(f"{model.path} cannot read records of shape {tuple(x.shape[1:])}"):
         together, again = model.module(x), model.module(x)
-        apart = torch.cat([model.module(record[None]) for record in x])
     if not isinstance(together, Tensor) or together.shape[:1] != x.shape[:1] or together.ndim != 2:
         shape = tuple(together.shape) if isinstance(together, Tensor) else type(together).__name__
         raise InputError(f"model: {model.path} gives {shape} for {len(x)} records; it must give a score a class")
@@ -304,20 +315,39 @@ def checked_rule(model: OwnModel, x: Tensor, y: Tensor, classes: int) -> Gradien
         raise InputError(
             f"model: {model.path} gives other scores for the same records: it draws at random, unaddressed"
         )
+    with torch.no_grad(), _foreign(f"{model.path} cannot read one record at a time"):
+        apart = torch.cat([model.module(record[None]) for record in x])
     if not torch.allclose(together, apart, rtol=1e-3, atol=1e-3 * float(together.abs().max())):
         raise InputError(
             f"model: {model.path} mixes the records of a batch, so that no record's gradient can be clipped"
         )
-    with _foreign(f"{model.path} cannot be differentiated record by record (torch.func.vmap and grad)"):
+    how = "record by record (torch.func.vmap and grad)"
+    unserved = [(name, each) for name, each in model.module.named_modules() if isinstance(each, _UNSERVED)]
+    fault = f"{model.path} cannot be differentiated {how}"
+    if unserved:
+        [name, layer], *_ = unserved
+        layer_name = f"{type(layer).__name__} {name}".rstrip()
+        fault = f"{model.path} has {layer_name}, which torch cannot differentiate {how}, other than nn.LSTM"
+    with _foreign(fault):
         rule = gradient_rule(model.module, cross_entropy, x[0])
         rule.clipped_sums(model.initial[None], (x, y, torch.ones_like(y, dtype=x.dtype)), x.new_ones(1))
     return rule
 
 
-# Train a run.
-
 _TRIED = 3
 """Records on which a model is tried: as few as tell a mixed batch."""
+
+
+def check(data: OwnData, model: OwnModel, settings: OwnFederationSettings) -> None:
+    """Raise InputError where `model` cannot be trained on `data` (`checked_rule`), or not in the memory of `settings`.
+
+    It takes moments, and noise may take minutes: so it comes before the noise.
+    """
+    x, y = torch.from_numpy(data.train_x[:_TRIED]), torch.from_numpy(data.train_y[:_TRIED])
+    StackedGradients(checked_rule(model, x, y, data.classes), x[0], settings.memory_gb * 2**30)
+
+
+# Train a run.
 
 
 @dataclass(frozen=True)
@@ -338,18 +368,14 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> OwnRun:
-    """Train `model` on the clients' `shares` with the noise of their statements `known`.
+    """Train `model`, which has passed `check`, on the clients' `shares` with the noise of their statements `known`.
 
     Columns of the run table: those of the pipeline's (dpfl.grid.run_table), with accuracy_pct on the test records after
     the last round, accuracy_pct_by_round (JSON list), and the weakest client's statement. Of the clients' table:
-    client, records, records_by_label (JSON list), then the statement. With `checkpoint`, training resumes there and
-    ends with the same bytes. Calls progress(epochs done, epochs in all). Raises InputError where the model cannot be
-    trained on the data.
+    client, records, then the statement: nothing of the records but their number. With `checkpoint`, training resumes
+    there and ends with the same bytes. Calls progress(epochs done, epochs in all).
     """
     torch.set_num_threads(settings.threads)
-    sizes = [len(share) for share in shares]
-    x, y = torch.from_numpy(data.train_x), torch.from_numpy(data.train_y)
-    checked_rule(model, x[:_TRIED], y[:_TRIED], data.classes)
     run = _federation(data, model, settings, shares, known)
     noise = [each.noise_multiplier for each in known]
     job = _job(data, model, settings)
@@ -369,10 +395,9 @@ def train(
     worst = weakest(known)
     stated = {"noise_multiplier": worst.noise_multiplier, **worst.columns()}
     runs = run_table(job, {"stand_in_for": None, "note": ""}, [stated], {(0, settings.seed): result})
-    counts = [np.bincount(data.train_y[share], minlength=data.classes).tolist() for share in shares]
     clients = [
-        {"client": client, "records": size, "records_by_label": json.dumps(own), **each.columns()}
-        for client, (size, own, each) in enumerate(zip(sizes, counts, known, strict=True))
+        {"client": client, "records": len(share), **each.columns()}
+        for client, (share, each) in enumerate(zip(shares, known, strict=True))
     ]
     views = ParameterVector.of(model.module).views(state.weights[0, 0].cpu())
     return OwnRun(runs, pd.DataFrame(clients), {name: view.clone() for name, view in views.items()})
@@ -415,8 +440,7 @@ def _job(data: OwnData, model: OwnModel, settings: OwnFederationSettings) -> Tra
     resources = {"device", "threads", "memory_gb"}
     own = settings.model_dump(mode="json", exclude={*resources, "seed", "noise_multiplier"})
     own = {"dataset": data.name, "model": model.path, **own}
-    name = f"{data.name}_{model.path}_seed{settings.seed}"
-    return TrainingJob("none", "own_federation", name, own, ({},), (settings.seed,))
+    return TrainingJob("none", "own_federation", f"{data.name}_{model.path}", own, ({},), (settings.seed,))
 
 
 def _digest(job: TrainingJob, data: OwnData, model: OwnModel, noise: list[float]) -> str:

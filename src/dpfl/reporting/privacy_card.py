@@ -26,9 +26,22 @@ _OBSERVERS = {
 }
 
 
-def card(title: str, facts: Mapping[str, str], notes: Sequence[str], epsilons: pd.DataFrame | None = None) -> str:
-    """Return a card as Markdown: its title, a row for each fact, notes, and below them a table of several epsilons."""
-    parts = [f"**{title}**", _markdown(pd.DataFrame({"what": list(facts), "value": list(facts.values())}))]
+def card(
+    title: str,
+    facts: Mapping[str, str],
+    notes: Sequence[str],
+    epsilons: pd.DataFrame | None = None,
+    condition: str | None = None,
+) -> str:
+    """Return a card as Markdown: its title, a row for each fact, notes, and below them a table of several epsilons.
+
+    `condition` is what every epsilon of the card depends on: it comes first.
+    """
+    parts = [
+        f"**{title}**",
+        *([condition] if condition else []),
+        _markdown(pd.DataFrame({"what": list(facts), "value": list(facts.values())})),
+    ]
     parts += ["\n".join(f"- {note}" for note in notes)] + ([] if epsilons is None else [_markdown(epsilons)])
     return "\n\n".join(parts) + "\n"
 

@@ -162,7 +162,10 @@ def _of_rows(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         spent = _spent(run["privacy_sampler"], noise, int(run["privacy_steps"]), run["privacy_delta"])
         name = f"{algorithm}_epsilon_of_rows"
         found.setdefault((*keys, epsilon), {}).update({f"{name}_proven": spent.upper, f"{name}_refuted": spent.lower})
-    return pd.DataFrame([{**dict(zip([*by, "epsilon"], keys, strict=True)), **row} for keys, row in found.items()])
+    rows = [{**dict(zip([*by, "epsilon"], keys, strict=True)), **row} for keys, row in found.items()]
+    bounds = [f"{name}_epsilon_of_rows_{end}" for name in ("local", "minibatch") for end in ("proven", "refuted")]
+    kinds = {**runs[[*by, "epsilon"]].dtypes, **dict.fromkeys(bounds, float)}
+    return pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
 
 
 @cache

@@ -67,6 +67,7 @@ _SETTING = [
     "privacy_noise_multiplier", "privacy_steps", "privacy_records", "privacy_delta", "privacy_neighbouring",
     "privacy_observer",
 ]  # fmt: skip
+_EPSILON = r"\bepsilon \d[\d.e+-]*(?<!\.)"
 _PUBLIC = "Data and seeds are public: the epsilons are those of the method, and no record is protected by these runs."
 
 
@@ -98,7 +99,7 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
             "proven": at_most(row["privacy_epsilon_proven"]),
             "exceeded": at_least(row["privacy_epsilon_refuted"]),
             "the claim is": _verdict(row),
-            "clip norm": f"{row['privacy_clip_norm']:g}",
+            "clip norm": "not stated" if math.isnan(row["privacy_clip_norm"]) else f"{row['privacy_clip_norm']:g}",
             "noise multiplier": f"{row['privacy_noise_multiplier']:.5g}",
             "steps": f"{row['privacy_steps']:.0f}",
             "records of a client": f"{row['privacy_records']:.0f}",
@@ -138,8 +139,11 @@ def _models(own: pd.DataFrame) -> list[str]:
 
 
 def _run_notes(notes: pd.Series) -> list[str]:
-    """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all."""
-    facts = notes.str.split("; ").explode()
+    """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all.
+
+    A fact that names the epsilon of its run is one for all epsilons, which the card's rows have.
+    """
+    facts = notes.str.replace(_EPSILON, "its epsilon", regex=True).str.split("; ").explode()
     counts = facts[facts != ""].value_counts(sort=False)
     return [
         f"{fact[0].upper()}{fact[1:]}." if runs == len(notes) else f"{runs} of {len(notes)} runs: {fact}."

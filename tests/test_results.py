@@ -129,6 +129,17 @@ def test_learning_curves_are_those_of_the_runs_behind_a_row(checkout):
     assert r.curves("bhaskar2025", 2, checkout, rounds=1)["accuracy_pct"].tolist() == [60]
 
 
+def test_runs_that_report_their_end_alone_have_no_curves(tmp_path):
+    folder = tmp_path / "results/demo"
+    runs = {"paper": "lowy2021", "job": "a", "experiment": "ldp_regression", "dataset": "insurance", "epsilon": 1.0}
+    write_table(
+        pd.DataFrame([{**runs, "seed": 0, "status": "finished", "test_loss": 5.0}]), folder / "runs/lowy2021/a.csv.gz"
+    )
+    write_table(pd.DataFrame({"epsilon": [1.0], "origins": ["a:0"]}), folder / "tables" / "lowy2021_noise.csv")
+    with pytest.raises(InputError, match="no run of these rows of lowy2021 noise reports its accuracy"):
+        r.curves("lowy2021", "noise", folder)
+
+
 def test_a_configuration_stands_for_its_runs(checkout, monkeypatch):
     """Of the jobs that it lists, not of all that lie in the folder."""
     config = checkout / "mine.yaml"

@@ -231,14 +231,15 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
     differing = telling(chosen[[column for column in chosen if column in settings]])
     rows = pd.concat([_by_round(each) for each in run_tables(paper, folder)], ignore_index=True)
     rows["unit"] = rows.get("round", pd.Series(pd.NA, rows.index)).notna().map({True: "round", False: "epoch"})
-    rows["step"] = pd.concat([rows[order] for order in _ROUND.values() if order in rows]).dropna()
+    steps = [rows[order] for order in _ROUND.values() if order in rows]
+    rows["step"] = pd.concat(steps).dropna() if steps else pd.NA
     parts = []
     for row in chosen.to_dict("records"):
         cell = ", ".join(f"{column} {row[column]}" for column in differing) or f"{paper} {name}"
         own = rows[rows[ORIGIN].isin(row[ORIGINS].split()) & rows["step"].notna()]
-        parts.append(own.assign(cell=cell)[["cell", "seed", "step", "unit", "accuracy_pct"]])
+        parts.append(own.assign(cell=cell).reindex(columns=["cell", "seed", "step", "unit", "accuracy_pct"]))
     found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    if found.empty:
+    if found.empty or found["accuracy_pct"].isna().all():
         raise InputError(f"no run of these rows of {paper} {name} reports its accuracy by round or epoch")
     return found.astype({"step": int})
 

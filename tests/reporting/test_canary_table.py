@@ -4,7 +4,7 @@ import pandas as pd
 
 from dpfl.accounting import FixedBatches, guarantee
 from dpfl.attacks.noise_family import StepEvidence, family_epsilon
-from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
 from dpfl.reporting.report_page.contents import sections_of
 from dpfl.reporting.results import Results, write_csv
 
@@ -39,6 +39,9 @@ def test_the_table_holds_the_runs_with_canaries_and_says_what_they_refute(tmp_pa
     table = canaries(results(tmp_path, runs()), "lowy2021")
     assert table["clipping"].tolist() == ["record", "mean"]
     assert table["refuted"].tolist() == [False, True] == table["known_bad"].tolist()
+    assert table["origins"].tolist() == ["runs:0", "runs:1"]
+    [note] = control_notes(table)
+    assert "1 controls of attacks" in note and control_notes(table.iloc[:1]) == []
     assert table["records"].tolist() == [118, 118] and table["delta"].tolist() == [1e-5, 1e-5]
 
 

@@ -55,7 +55,7 @@ def test_a_card_is_a_title_rows_and_notes():
 
 def runs():
     """Runs of three cells with two seeds each: Poisson, shuffled batches that claim the same epsilon, no privacy."""
-    common = {"dataset": "digits", "stand_in_for": "mnist", "model": "cnn_tanh"}
+    common = {"experiment": "fedavg_images", "dataset": "digits", "stand_in_for": "mnist", "model": "cnn_tanh"}
     cells = [(3.0, statement(Poisson(0.1), 2.0)), (3.0, statement(ShuffledEpochs(10, 100), 0.5))]
     cells.append((math.inf, statement(Poisson(0.1), 0.0)))
     return pd.DataFrame([{**common, "epsilon": e, "seed": s, **own} for e, own in cells for s in (0, 1)])
@@ -81,7 +81,36 @@ def test_a_note_of_some_runs_says_how_many_and_of_all_runs_does_not():
     assert text.index("Divisor 63") < text.index("noise multiplier")  # what limits the epsilons is above them
 
 
-@pytest.mark.parametrize("kept", [runs().iloc[4:], runs().drop(columns="epsilon"), pd.DataFrame()])
+@pytest.mark.parametrize("given", [runs().assign(epsilon=math.nan), runs().drop(columns="epsilon")])
+def test_runs_whose_noise_is_given_have_epsilons_without_a_claim(given):
+    header, poisson, shuffled = rows_of(table_card(PAPER, TABLE, private_runs(given)))[-3:]
+    stated = given["privacy_epsilon_proven"][0]
+    assert float(poisson[header.index("proven")]) == pytest.approx(stated, rel=1e-3)
+    for row in (poisson, shuffled):
+        assert row[header.index("ε claimed")] == "none" and row[header.index("the claim is")] == ""
+
+
+def test_the_epsilon_of_a_control_is_false_on_purpose_and_on_no_card():
+    marked = runs().assign(known_bad=[True, False, False, False, False, False])
+    assert private_runs(marked).index.tolist() == [1, 2, 3]
+    mixed = marked.astype({"known_bad": object}).assign(known_bad=[True, math.nan, False, False, False, math.nan])
+    assert private_runs(mixed).index.tolist() == [1, 2, 3]  # read with runs that were not attacked
+
+
+def test_a_model_without_a_name_is_that_of_its_experiment():
+    own = private_runs(runs().assign(experiment="ldp_regression", model=["cnn_tanh", math.nan] * 3))
+    facts = dict(row for row in rows_of(table_card(PAPER, TABLE, own)) if len(row) == 2)
+    assert facts["Model"] == "CNN + tanh, that of experiment ldp regression"
+
+
+def test_what_all_runs_note_of_their_own_epsilon_is_one_note():
+    notes = ["noise for epsilon 0.5, of two; no more", "noise for epsilon 12, of two", "noise for epsilon 1e-05"]
+    text = table_card(PAPER, TABLE, private_runs(runs()).assign(privacy_note=[*notes, notes[2]]))
+    assert "\n- 2 of 4 runs: noise for its epsilon, of two.\n- 1 of 4 runs: no more.\n" in text
+    assert "\n- 2 of 4 runs: noise for its epsilon.\n" in text
+
+
+@pytest.mark.parametrize("kept", [runs().iloc[4:], pd.DataFrame()])
 def test_a_table_without_private_runs_has_none(kept):
     assert private_runs(kept).empty
 

@@ -11,6 +11,7 @@ import pandas as pd
 from dpfl.accounting import FixedBatches, Poisson
 from dpfl.attacks.noise_family import StepEvidence, family_epsilon
 from dpfl.reporting.display_names import percent
+from dpfl.reporting.results import ORIGIN, ORIGINS
 from dpfl.reporting.rules import LEVEL
 from dpfl.reporting.tables import TableLayout
 
@@ -35,7 +36,7 @@ _COLUMNS = [
     "dataset", "stand_in_for", "data_note", "clients", "noise", "clipping", "epsilon", "seed", "canaries", "guesses",
     "right_guesses", "mates", "statistic", "positives", "true_positives", "false_positives", "confidence",
     *_BOUNDS, "one_run_gaussian_lower_bound", "claimed_epsilon", "known_bad", "privacy_sampling",
-    "privacy_neighbouring", "privacy_records", "privacy_delta", "noise_multiplier",
+    "privacy_neighbouring", "privacy_records", "privacy_delta", "noise_multiplier", ORIGIN,
 ]  # fmt: skip
 
 
@@ -44,19 +45,28 @@ def canaries(results: Results, paper: str) -> pd.DataFrame:
 
     The columns are those of dpfl.attacks.canaries.train, and the bounds that follow from its evidence of steps: NaN for
     runs that are known to be broken, which are of no such family. `refuted`: whether epsilon_lower_bound, which
-    assumes nothing on the law of the run, is above what is claimed. Where none ran the table has no rows.
+    assumes nothing on the law of the run, is above what is claimed; `origins`: the run. Where none ran the table has no
+    rows.
     """
     runs = results.runs(paper, experiment=EXPERIMENT)
     rows = runs.to_dict("records")
     runs = runs.assign(**{bound: [_family_bound(run, attack) for run in rows] for attack, bound in _EVIDENCE.items()})
     table = runs.reindex(columns=_COLUMNS).reset_index(drop=True)
-    text = ["stand_in_for", "data_note", "noise", "clipping"]
+    text = ["stand_in_for", "data_note", "noise", "clipping", ORIGIN]
     table[text] = table[text].fillna("").astype(str)
     counts = ["clients", "seed", "canaries", "guesses", "right_guesses", "privacy_records"]
     table[counts] = table[counts].astype(int)
     table["known_bad"] = table["known_bad"].eq(True)
     table["refuted"] = table["epsilon_lower_bound"] > table["claimed_epsilon"]
-    return table.rename(columns=lambda name: name.removeprefix("privacy_"))
+    return table.rename(columns=lambda name: ORIGINS if name == ORIGIN else name.removeprefix("privacy_"))
+
+
+def control_notes(data: pd.DataFrame) -> list[str]:
+    """Return, for the table's privacy card, why it counts fewer runs than the table has."""
+    controls = int(data["known_bad"].astype(bool).sum())
+    if not controls:
+        return []
+    return [f"Not among these runs: {controls} controls of attacks, which state an ε that is false on purpose."]
 
 
 def _family_bound(run: dict[str, Any], attack: str) -> float:

@@ -80,34 +80,39 @@ _SETTING = [
     "privacy_noise_multiplier", "privacy_steps", "privacy_records", "privacy_delta", "privacy_neighbouring",
     "privacy_observer",
 ]  # fmt: skip
+_EPSILON = r"\bepsilon \d[\d.e+-]*(?<!\.)"
 _PUBLIC = "Data and seeds are public: the epsilons are those of the method, and no record is protected by these runs."
 
 
 def private_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of a run table that claim an epsilon and have noise."""
-    if "epsilon" not in runs:
+    """Return the runs of a run table that have noise, calibrated for an epsilon or given as it is.
+
+    Left out are controls of attacks (`known_bad`), which state an epsilon that is false on purpose.
+    """
+    if "privacy_noise_multiplier" not in runs:
         return runs.iloc[:0]
-    return runs[(runs["epsilon"] < math.inf) & (runs["privacy_noise_multiplier"] > 0)]
+    noisy = runs[runs["privacy_noise_multiplier"] > 0]
+    return noisy[~noisy["known_bad"].eq(True)] if "known_bad" in noisy else noisy
 
 
 def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] = ()) -> str:
     """Return the card of a paper's table that was made of `own`, private runs of its run tables.
 
-    It has a row for each different private setting, with the epsilon that the paper claims for it. `limits`: sentences
-    on what limits these epsilons.
+    It has a row for each different private setting, with the epsilon that the paper claims for it, if any. `limits`:
+    sentences on what limits these epsilons.
     """
+    if "epsilon" not in own:
+        own = own.assign(epsilon=math.nan)
     facts, settings = load(paper), own.drop_duplicates(_SETTING).sort_values(_SETTING, kind="stable")
     data = own[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
     rows = [
         {
             "sampler": _words(row["privacy_sampling"]),
-            "ε claimed": f"{row['epsilon']:g}",
+            "ε claimed": "none" if math.isnan(row["epsilon"]) else f"{row['epsilon']:g}",
             "proven": at_most(row["privacy_epsilon_proven"]),
             "exceeded": at_least(row["privacy_epsilon_refuted"]),
-            "the claim is": epsilon_verdict(
-                row["epsilon"], row["privacy_epsilon_proven"], row["privacy_epsilon_refuted"]
-            ),
-            "clip norm": f"{row['privacy_clip_norm']:g}",
+            "the claim is": _verdict(row),
+            "clip norm": "not stated" if math.isnan(row["privacy_clip_norm"]) else f"{row['privacy_clip_norm']:g}",
             "noise multiplier": f"{row['privacy_noise_multiplier']:.5g}",
             "steps": f"{row['privacy_steps']:.0f}",
             "records of a client": f"{row['privacy_records']:.0f}",
@@ -121,7 +126,7 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
         "Table": with_greek_symbols(facts.tables[name]["title"]),
         "Paper": f"{facts.authors}: {facts.title}. {facts.published}. {facts.url}",
         "Data": "; ".join(data_name(dataset, stand_in) for dataset, stand_in in data),
-        "Model": ", ".join(dict.fromkeys(map(model_name, own["model"]))) if "model" in own else "-",
+        "Model": ", ".join(_models(own)),
         "Runs": f"{len(own)} with noise",
         "Neighbouring data": "; ".join(
             f"{_words(each)}: {_RELATIONS[Neighbouring(each)]}" for each in sorted(set(own["privacy_neighbouring"]))
@@ -133,9 +138,25 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
     return card(f"Privacy of {paper}, {name}", shown, notes, pd.DataFrame(rows))
 
 
+def _verdict(setting: Mapping[str, Any]) -> str:
+    """Return what becomes of the epsilon that a setting claims, "" where its noise is given and it claims none."""
+    bounds = setting["privacy_epsilon_proven"], setting["privacy_epsilon_refuted"]
+    return "" if math.isnan(setting["epsilon"]) else epsilon_verdict(setting["epsilon"], *bounds)
+
+
+def _models(own: pd.DataFrame) -> list[str]:
+    """Return the names of the models, that of the experiment where it trains one kind of model only."""
+    named = own["model"].fillna("") if "model" in own else pd.Series("", own.index)
+    names = named.map(model_name).where(named != "", "that of experiment " + own["experiment"].map(_words))
+    return list(dict.fromkeys(names))
+
+
 def _run_notes(notes: pd.Series) -> list[str]:
-    """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all."""
-    facts = notes.str.split("; ").explode()
+    """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all.
+
+    A fact that names the epsilon of its run is one for all epsilons, which the card's rows have.
+    """
+    facts = notes.str.replace(_EPSILON, "its epsilon", regex=True).str.split("; ").explode()
     counts = facts[facts != ""].value_counts(sort=False)
     return [
         f"{fact[0].upper()}{fact[1:]}." if runs == len(notes) else f"{runs} of {len(notes)} runs: {fact}."

@@ -59,6 +59,8 @@ class TableLayout:
 class TableRecipe:
     """Recipe of a table: `data` returns one tidy row per cell with every digit, `page` lays that out for a reader.
 
+    A table that is made of runs says of which, row by row, in the column `origins`, which its page leaves out.
+
     `printed_runs` says how many runs a printed number of the table averages, 0 where it has none or does not say.
     `privacy_notes` returns, from the rows, what limits the epsilons of the table's privacy card.
     """
@@ -72,7 +74,8 @@ class TableRecipe:
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first.
 
-    A table that says which private runs it is made of has a privacy card too, <folder>/<paper>_<name>.privacy.md.
+    A table that private runs stand behind, by its column `origins`, has a privacy card too,
+    <folder>/<paper>_<name>.privacy.md.
     """
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"

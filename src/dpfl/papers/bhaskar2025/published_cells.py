@@ -319,7 +319,7 @@ def distance_summary(results: Results) -> pd.DataFrame:
     median_distance_pct and largest_distance_pct (|ours - published|, nan where nothing is compared),
     largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a
     prediction interval), reproduced_as_ten and reproduced_as_single (shares of these whose published value is
-    reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced).
+    reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced), origins.
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
     rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]
@@ -349,6 +349,7 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
         "judged": len(judged),
         "reproduced_as_ten": float((judged["prediction"] == REPRODUCED).mean()),
         "reproduced_as_single": float((judged["prediction_single"] == REPRODUCED).mean()),
+        ORIGINS: " ".join(dict.fromkeys(" ".join(cells[ORIGINS]).split())),  # Table 5 repeats cells of Tables 2 to 4
     }
 
 

@@ -29,7 +29,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
 from dpfl.papers.bhaskar2025.readings import reading_cells, readings_page
 from dpfl.papers.bhaskar2025.sampling import sampling_cells, sampling_page
 from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
 from dpfl.reporting.display_names import budget_cell, data_name, model_name
 from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.results import ORIGINS, Results
@@ -315,5 +315,5 @@ TABLES = {
     "noise_fit": TableRecipe(noise_cells, noise_page),
     "sampling": TableRecipe(sampling_cells, sampling_page),
     "overlap": TableRecipe(lambda results: budgets(), overlap_page),
-    "canaries": TableRecipe(partial(canaries, paper="bhaskar2025"), canaries_page),
+    "canaries": TableRecipe(partial(canaries, paper="bhaskar2025"), canaries_page, privacy_notes=control_notes),
 }

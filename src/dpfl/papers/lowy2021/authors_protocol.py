@@ -15,6 +15,7 @@ from scipy import stats
 from dpfl.papers.lowy2021.comparisons import REGRESSION, TASK, stand_in_notes, trials
 from dpfl.reporting.bounds import at_most
 from dpfl.reporting.display_names import budget_cell, data_name, percent
+from dpfl.reporting.results import ORIGINS, origins
 from dpfl.reporting.tables import TableLayout
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def authors_protocol(results: Results) -> pd.DataFrame:
     Columns: the task's, algorithm, epsilon, epsilon_spent, trials, test_loss, and for each of DRAWS <draws>_test_loss
     (the plain loop's), <draws>_difference (ours less the plain loop's, as a part of the latter), <draws>_interval
     (half-width at LEVEL, by Welch) and <draws>_agrees (`agreement`); nan and "" where nothing is known, as for a
-    stand-in.
+    stand-in; origins.
     """
     runs = trials(results, REGRESSION)
     rows = []
@@ -59,7 +60,7 @@ def authors_protocol(results: Results) -> pd.DataFrame:
             theirs = known if row["dataset"] == "insurance" else None
             compared = _compared(losses, theirs, int(measured["trials"]))
             row |= {f"{draws}_{name}": value for name, value in compared.items()}
-        rows.append(row)
+        rows.append({**row, ORIGINS: origins(group)})
     return pd.DataFrame(rows)
 
 

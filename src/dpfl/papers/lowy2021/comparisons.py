@@ -13,7 +13,7 @@ from scipy import stats
 
 from dpfl import accounting
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import holm, mean_interval
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def mnist_differences(results: Results) -> pd.DataFrame:
     """
     by, runs = [*MNIST_TASK, "noise"], trials(results, CLASSIFICATION)
     rows = _of_rows(runs, by)
-    pairs = mnist_pairs(results).merge(_against_free(runs, by), on=[*by, "epsilon"], validate="one_to_one")
+    pairs = mnist_pairs(results).drop(columns=ORIGINS)
+    pairs = pairs.merge(_against_free(runs, by), on=[*by, "epsilon"], validate="one_to_one")
     return pairs.merge(rows, on=[*by, "epsilon"], how="left", validate="one_to_one")
 
 
@@ -126,8 +127,9 @@ def price(results: Results) -> pd.DataFrame:
             compared = paired(losses[math.inf], losses[epsilon])
             free, private = losses[math.inf].mean(), losses[epsilon].mean()
             spent = group.loc[group["epsilon"] == epsilon, "privacy_epsilon_proven"].iloc[0]
-            rows.append((*keys, epsilon, spent, private, free, *(compared[name] for name in _COMPARED)))
-    columns = [*by, "epsilon", "epsilon_spent", "test_loss", "free_test_loss", *_COMPARED]
+            made_of = origins(group[group["epsilon"].isin([epsilon, math.inf])])
+            rows.append((*keys, epsilon, spent, private, free, *(compared[name] for name in _COMPARED), made_of))
+    columns = [*by, "epsilon", "epsilon_spent", "test_loss", "free_test_loss", *_COMPARED, ORIGINS]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -143,10 +145,11 @@ def _differences(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame
         compared = paired(both["minibatch"], both["local"])
         spent = group.groupby("algorithm")["privacy_epsilon_proven"].first()
         spends = [spent.get(name, math.nan) for name in ("minibatch", "local")]
-        rows.append((*keys, epsilon, both["minibatch"].mean(), both["local"].mean(), *compared.values(), *spends))
-    means = [f"minibatch_{metric}", f"local_{metric}"]
-    ends = ["minibatch_better_trials", "minibatch_epsilon_spent", "local_epsilon_spent"]
-    data = pd.DataFrame(rows, columns=[*by, "epsilon", *means, *_COMPARED[:-1], *ends])
+        means = both["minibatch"].mean(), both["local"].mean()
+        rows.append((*keys, epsilon, *means, *compared.values(), *spends, origins(group)))
+    names = [f"minibatch_{metric}", f"local_{metric}", *_COMPARED[:-1]]
+    names += ["minibatch_better_trials", "minibatch_epsilon_spent", "local_epsilon_spent", ORIGINS]
+    data = pd.DataFrame(rows, columns=[*by, "epsilon", *names])
     return data.assign(holm_p_value=_holm_by(data, by))
 
 
@@ -160,10 +163,10 @@ def _of_rows(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         spent = _spent(run["privacy_sampler"], noise, int(run["privacy_steps"]), run["privacy_delta"])
         name = f"{algorithm}_epsilon_of_rows"
         found.setdefault((*keys, epsilon), {}).update({f"{name}_proven": spent.upper, f"{name}_refuted": spent.lower})
-    names = [f"{each}_epsilon_of_rows_{end}" for each in ("minibatch", "local") for end in ("proven", "refuted")]
     rows = [{**dict(zip([*by, "epsilon"], keys, strict=True)), **row} for keys, row in found.items()]
-    table = pd.DataFrame(rows, columns=[*by, "epsilon", *names])
-    return table.astype({**runs[[*by, "epsilon"]].dtypes, **dict.fromkeys(names, float)})
+    bounds = [f"{name}_epsilon_of_rows_{end}" for name in ("local", "minibatch") for end in ("proven", "refuted")]
+    kinds = {**runs[[*by, "epsilon"]].dtypes, **dict.fromkeys(bounds, float)}
+    return pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
 
 
 @cache
@@ -176,7 +179,10 @@ def _spent(sampler: str, noise_multiplier: float, steps: int, delta: float) -> G
 
 
 def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return minibatch SGD's error at each budget against that of local SGD without privacy."""
+    """Return minibatch SGD's error at each budget against that of local SGD without privacy.
+
+    `origins` names the runs of a row of `mnist_differences`: both algorithms at the budget, local SGD without privacy.
+    """
     rows = []
     for keys, group in runs.groupby(by, sort=False):
         pairs = group.pivot(index="seed", columns=["algorithm", "epsilon"], values="test_error_pct")
@@ -186,8 +192,10 @@ def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
             )
         for epsilon in pairs["minibatch"].columns:
             compared = paired(pairs["minibatch", epsilon], pairs["local", math.inf])
-            rows.append((*keys, epsilon, *(compared[name] for name in ("difference", "interval", "p_value"))))
-    names = ["free_difference", "free_interval", "free_p_value"]
+            free = (group["algorithm"] == "local") & (group["epsilon"] == math.inf)
+            measured = (compared[name] for name in ("difference", "interval", "p_value"))
+            rows.append((*keys, epsilon, *measured, origins(group[free | (group["epsilon"] == epsilon)])))
+    names = ["free_difference", "free_interval", "free_p_value", ORIGINS]
     return pd.DataFrame(rows, columns=[*by, "epsilon", *names])
 
 

@@ -23,9 +23,10 @@ from dpfl.papers.lowy2021.comparisons import (
     trials,
 )
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
 from dpfl.reporting.display_names import EpsilonVerdict, budget_cell, epsilon_verdict
 from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.results import ORIGINS, origins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
@@ -136,12 +137,13 @@ def _noise(results: Results) -> pd.DataFrame:
     """Return one row per private (task, noise, clipping, algorithm, epsilon): the noise, and the most it spends."""
     runs = trials(results, REGRESSION)
     kinds = [*TASK, "noise", "clipping", "algorithm", "epsilon"]
-    private = runs[runs["epsilon"] < math.inf].drop_duplicates(kinds)
+    private = runs[runs["epsilon"] < math.inf]
+    made_of = [origins(group) for _, group in private.groupby(kinds, sort=False)]
     columns = [*kinds, "privacy_sampling", "privacy_records", "batch_size", "privacy_steps", "privacy_delta"]
-    spent = private[[*columns, "noise_multiplier", "privacy_epsilon_proven"]].rename(
+    spent = private.drop_duplicates(kinds)[[*columns, "noise_multiplier", "privacy_epsilon_proven"]].rename(
         columns=lambda name: name.removeprefix("privacy_")
     )
-    return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_proven"])
+    return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_proven"], **{ORIGINS: made_of})
 
 
 def _noise_page(data: pd.DataFrame) -> TableLayout:
@@ -180,6 +182,6 @@ TABLES = {
     "price": TableRecipe(price, _price_page),
     "authors_protocol": TableRecipe(authors_protocol, authors_page),
     "mnist_differences": TableRecipe(mnist_differences, _mnist_page),
-    "canaries": TableRecipe(partial(canaries, paper="lowy2021"), canaries_page),
+    "canaries": TableRecipe(partial(canaries, paper="lowy2021"), canaries_page, privacy_notes=control_notes),
     **theory.TABLES,
 }

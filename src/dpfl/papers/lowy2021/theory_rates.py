@@ -16,7 +16,7 @@ from dpfl.accounting import gaussian_dp, local_privacy
 from dpfl.reporting import style
 from dpfl.reporting.display_names import all_or, count_range, listed, span
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import half_width, t_quantile
 from dpfl.reporting.tables import TableLayout
 
@@ -114,12 +114,13 @@ def noise_data(results: Results) -> pd.DataFrame:
     """Return one row per private setting of an untrusting study: both noise multipliers, and what either spends."""
     runs = study(results)
     chosen = (runs["trust"] == "nobody") & (runs["noise"] == "tight") & (runs["epsilon"] < math.inf)
+    made_of = [origins(group) for _, group in runs[chosen].groupby(_SETTING, sort=False)]
     rows = runs[chosen].drop_duplicates(_SETTING)[[*_SETTING, "noise_multiplier", "privacy_epsilon_proven"]]
     rows = rows.rename(columns={"noise_multiplier": "tight", "privacy_epsilon_proven": "tight_spends"})
     formula = np.array([_formula(row) for row in rows.itertuples()])
     uses = np.where(rows["algorithm"] == "one_pass", 1, rows["rounds"])
     spent = gaussian_dp.epsilon(rows["delta"].to_numpy(), 2.0 * np.sqrt(uses) / formula)
-    return rows.assign(theorem=formula, theorem_spends=spent).reset_index(drop=True)
+    return rows.assign(theorem=formula, theorem_spends=spent, **{ORIGINS: made_of}).reset_index(drop=True)
 
 
 def noise_page(rows: pd.DataFrame) -> TableLayout:
@@ -420,8 +421,14 @@ def slopes(results: Results) -> pd.DataFrame:
     groups = data.assign(worse=data["excess_risk"] > data["start_risk"], over=over).groupby(keys, sort=False)
     counts = groups["worse"].agg(["sum", "size"]).reset_index(drop=True)
     ends = groups["over"].agg(["min", "max"]).reset_index(drop=True)
+    runs = study(results, tuple(STUDIES)).groupby(keys)
+    made_of = [origins(runs.get_group(key)) for key in fits[keys].itertuples(index=False, name=None)]
     return fits.assign(
-        least_ratio=ends["min"], largest_ratio=ends["max"], worse_than_start=counts["sum"], points=counts["size"]
+        least_ratio=ends["min"],
+        largest_ratio=ends["max"],
+        worse_than_start=counts["sum"],
+        points=counts["size"],
+        **{ORIGINS: made_of},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpfl.papers.vandijk2023.reference_run import KEY
-from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page
+from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page, control_notes
 from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -30,4 +30,7 @@ def attacks_page(data: pd.DataFrame) -> TableLayout:
     return TableLayout(body, layout.notes)
 
 
-TABLES = {"errata": errata_recipe(KEY), "canaries": TableRecipe(attacks_data, attacks_page)}
+TABLES = {
+    "errata": errata_recipe(KEY),
+    "canaries": TableRecipe(attacks_data, attacks_page, privacy_notes=control_notes),
+}

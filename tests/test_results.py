@@ -145,7 +145,7 @@ def test_two_sources_that_differ_in_one_number(checkout, tmp_path):
     same = r.compare(checkout, checkout)
     assert list(same.columns) == list(r.COLUMNS["compare"]) and set(same["verdict"]) == {"identical"}
     found = r.compare(checkout, other, metric="accuracy_pct").set_index("cell")
-    assert found["verdict"].to_dict() == {"rounds 3": "outside chance", "rounds 1": "only in first"}
+    assert found["verdict"].to_dict() == {"rounds 3": "undecided", "rounds 1": "only in first"}
     assert found.loc["rounds 3", "difference"] == 1.0 and math.isnan(found["difference"].iloc[1])
 
 

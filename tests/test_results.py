@@ -12,6 +12,7 @@ import pytest
 
 from dpfl import results as r
 from dpfl.errors import InputError
+from dpfl.reporting.comparison import metrics_of, settings_of
 from dpfl.reporting.results import NotRunError, read_csv, write_table
 
 SETTINGS = {"paper": "bhaskar2025", "experiment": "fedavg_images", "dataset": "digits", "stand_in_for": "mnist"}
@@ -64,6 +65,19 @@ def test_conditions_choose_runs_and_say_what_there_is(checkout):
         r.runs("bhaskar2025", checkout, colour="red")
     with pytest.raises(InputError, match=r"no runs of lowy2021 in .*; there are runs of bhaskar2025"):
         r.runs("lowy2021", checkout)
+
+
+def test_measured_lists_that_some_runs_lack_are_spread_and_others_left_out(tmp_path):
+    """A list with no number a round is no column; the row of a run without a list is missing, not text."""
+    rows = [run(0, [1.0, 2.0], rounds=2), run(1, [3.0], rounds=1)]
+    rows = [
+        {**rows[0], "distance_to_plain": "[5.0, 6.0]", "by_client": "[1, 2, 3]"},
+        {**rows[1], "distance_to_plain": math.nan, "by_client": "[1]"},
+    ]
+    write_table(pd.DataFrame(rows), tmp_path / "results/demo/runs/bhaskar2025/a.csv.gz")
+    found = r.runs("bhaskar2025", tmp_path)
+    assert found["distance_to_plain"].dtype == float and "by_client" not in found
+    assert found["distance_to_plain"].fillna(-1).tolist() == [5.0, 6.0, -1.0]
 
 
 def test_a_damaged_list_is_named(checkout, tmp_path):
@@ -124,6 +138,7 @@ def test_what_is_no_source_is_named(tmp_path, checkout, monkeypatch):
 
 def test_learning_curves_are_those_of_the_runs_behind_a_row(checkout):
     found = r.curves("bhaskar2025", 2, checkout)
+    assert list(found.columns) == list(r.COLUMNS["curves"])
     assert set(found["cell"]) == {"rounds 3", "rounds 1"} and set(found["unit"]) == {"round"}
     assert found.query("cell == 'rounds 3' and seed == 1")["accuracy_pct"].tolist() == [12, 34, 54]
     assert r.curves("bhaskar2025", 2, checkout, rounds=1)["accuracy_pct"].tolist() == [60]
@@ -169,7 +184,7 @@ def test_shipped_verdicts_are_those_of_the_page(repository):
     counts = r.claims(repository / "results" / "paper").query("~our_question")["verdict"].value_counts()
     page = (repository / "results" / "paper" / "README.md").read_text()
     assert f"{counts['as stated']} as stated" in " ".join(page.split())
-    assert set(r.COLUMNS["claims"]) <= set(r.claims(repository / "results" / "paper").columns)
+    assert list(r.COLUMNS["claims"]) == list(r.claims(repository / "results" / "paper").columns)
 
 
 def test_shipped_epsilons_are_in_order_and_of_their_verdict(repository):
@@ -180,14 +195,29 @@ def test_shipped_epsilons_are_in_order_and_of_their_verdict(repository):
     assert (refuted == (known["refuted"] > known["claimed"] * 1.001)).all() and refuted.any()
 
 
-def test_the_columns_of_shipped_runs_are_documented(repository):
-    """Those that all runs of a paper have; settings and metrics are its paper.yaml's and its experiments'."""
+def test_the_columns_of_shipped_runs_are_documented_and_no_others(repository):
+    """Also: a column of a row a round is a number or a setting, never a measured list."""
     shipped = repository / "results" / "paper"
-    everywhere = set.intersection(
-        *(set(r.runs(paper.name, shipped).columns) for paper in sorted((shipped / "runs").iterdir()))
-    )
-    plain = {name for name in everywhere if not name.startswith("privacy_")} - {"job"}
-    assert plain - {"delta", "batch_size", "rounds"} <= set(r.COLUMNS["runs"])
+    found: set[str] = set()
+    for paper in sorted((shipped / "runs").iterdir()):
+        rows = r.runs(paper.name, shipped)
+        settings = {name for table in r.run_tables(paper.name, shipped) for name in settings_of(table)}
+        found |= set(rows.columns)
+        measured = [name for name in metrics_of(rows) if name not in settings]
+        lists = [name for name in measured if rows[name].astype(str).str.startswith("[").any()]
+        assert not lists
+    assert found == set(r.COLUMNS["runs"])
+
+
+def test_distances_of_a_shipped_run_are_those_of_its_table(repository):
+    shipped = repository / "results" / "paper"
+    path = next((shipped / "runs/bhaskar2025").glob("distances_*.csv.gz"), None)
+    if path is None:
+        pytest.skip("no runs with distances are shipped")
+    table = read_csv(path)
+    place = next(index for index, text in enumerate(table["distance_to_noiseless"]) if any(json.loads(text)))
+    rows = r.runs("bhaskar2025", shipped, origin=f"{path.name.removesuffix('.csv.gz')}:{place}")
+    assert list(rows["distance_to_noiseless"]) == json.loads(table["distance_to_noiseless"][place])
 
 
 def test_the_module_needs_no_torch():

@@ -126,7 +126,7 @@ def test_no_p_value_is_below_that_before_rounding():
         assert judged.any() and (found["p_value"].to_numpy()[judged] >= before[judged]).all()
 
 
-def test_equal_changes_are_no_certainty():
+def test_equal_changes_can_be_chance():
     first = runs({"a": 90.0}, seeds=range(3)).assign(accuracy_pct=[90.01, 90.05, 90.11])
     [one_step, far] = (first.assign(accuracy_pct=first["accuracy_pct"] + change) for change in (0.01, 20.0))
     assert set(verdicts(first, one_step).values()) == {"inside chance"}

@@ -9,7 +9,7 @@ one normal law that were then rounded to the steps of the metric. An accuracy on
 count of right answers is a normal number, rounded, unless the law of the count is very skewed. The guarantee does not
 cover runs that either train or collapse: few changes can agree by chance there although the law is wide.
 
-The p-value is Student's at the worst numbers that the rounding allows, so equal changes are no certainty. The step is
+The p-value is Student's at the worst numbers that the rounding allows, so equal changes can be chance. The step is
 the largest number of which all differences among a cell's numbers are multiples; the true step divides it. A test set
 that all runs share makes changes smaller, never larger, and Student's test measures their scatter: no binomial bound
 is needed. Numbers have to be those of the runs, with all digits: what was rounded once more hides its step.

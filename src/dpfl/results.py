@@ -42,6 +42,7 @@ from dpfl import catalog
 from dpfl.errors import InputError
 from dpfl.files import parse_json
 from dpfl.grid import configuration, expansion
+from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
 from dpfl.reporting.report_page.epsilons import EpsilonStatement, statements
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results, read_csv, refuse_not_run, showing
@@ -55,94 +56,6 @@ _LARGEST_CRATE = 1 << 28
 """Bytes of a crate, unpacked; that of the paper's results has a tenth."""
 _ROUND = {"_by_round": "round", "_by_epoch": "epoch"}
 """Endings of the columns with a value a round, as a JSON list, and the column that counts them here."""
-
-COLUMNS: dict[str, dict[str, str]] = {
-    "tables": {
-        "paper": "key of the paper",
-        "kind": "tables or figures",
-        "name": "what `table` or `figure` takes",
-        "title": "what the table shows",
-        "rows": "rows of its data, 0 if it was not run",
-        "not_run": "why it was not run, empty if it was",
-    },
-    "runs": {
-        "paper": "key of the paper",
-        "job": "training job: the name of its run table",
-        "origin": "place of the run, <job>:<row of its run table, from 0>, as in the column origins of tables",
-        "experiment": "kind of training, a module of dpfl",
-        "dataset": "key of the data that were used",
-        "stand_in_for": "dataset that they stand in for, empty if they are the paper's",
-        "data_note": "what differs from the published data",
-        "seed": "seed of the run; runs of one seed share their draws",
-        "status": "finished or diverged",
-        "round": "round after which the metrics are taken, from 1; missing if the experiment reports none",
-        "epoch": "epoch after which the metrics are taken, from 1; missing if the experiment reports none",
-        "accuracy_pct": "accuracy on the test set after this round or epoch, per cent",
-        "test_error_pct": "share of the test set that is wrong, per cent",
-        "test_loss": "mean loss on the test set, in the unit of the paper's figure",
-        "excess_risk": "loss above the least that a model of its kind can have",
-        "epsilon": "epsilon that the setting claims; inf without privacy",
-        "noise_multiplier": "standard deviation of the noise in clipping norms",
-        "privacy_epsilon_proven": "upper bound on the epsilon that the run spends; inf if none is proven",
-        "privacy_epsilon_refuted": "lower bound on it: an attack attains it; 0 if none is known",
-        "privacy_delta": "delta of both bounds",
-        "privacy_steps": "noisy steps that the bounds count",
-        "privacy_records": "records of the client whose privacy they state",
-    },
-    "claims": {
-        "paper": "key of the paper",
-        "claim": "key of the claim in claims.yaml",
-        "text": "the paper's sentence, and where it stands",
-        "settings": "settings of the claim, and what was run instead if they differ",
-        "our_question": "true for a question of ours, which the paper does not answer",
-        "verdict": "as stated, weaker than stated, refuted, undecided or not run",
-        "reason": "why, in a sentence",
-        "cases": "cases that were judged",
-        "hold": "cases that agree",
-        "fail": "cases that speak against it by more than chance",
-        "open": "cases that cannot tell",
-        "missing": "cases that were not run",
-        "estimate": "number of the case that decides, in `unit`",
-        "low": "lower end of its confidence interval, in `unit`",
-        "high": "upper end of its confidence interval, in `unit`",
-        "target": "number that the claim states for it, in `unit`",
-        "unit": "unit of these four",
-    },
-    "epsilons": {
-        "paper": "key of the paper",
-        "sampling": "rule by which batches are drawn",
-        "stated_by": "what gave the noise for the claimed epsilon",
-        "neighbouring": "neighbouring relation of all epsilons of the row",
-        "observer": "what the attacker sees: every step, or the last model",
-        "records": "records of the client whose privacy is stated",
-        "steps": "noisy steps",
-        "delta": "delta of all epsilons of the row",
-        "noise_multiplier": "standard deviation of the noise in clipping norms",
-        "claimed": "epsilon that the setting claims",
-        "proven": "upper bound on the epsilon spent; inf if none is proven",
-        "proven_by": "accountant or theorem that gives it",
-        "refuted": "lower bound on the epsilon spent; 0 if none is known",
-        "refuted_by": "pair of data sets or attack that gives it",
-        "verdict": "of the claimed epsilon: proven, refuted or unproven",
-    },
-    "compare": {
-        "paper": "key of the paper",
-        "experiment": "kind of training",
-        "cell": "settings of the cell that differ among cells of its experiment",
-        "metric": "what is compared; its unit is its ending",
-        "runs_first": "runs of the first source, 0 if it lacks the cell",
-        "runs_second": "runs of the second source",
-        "mean_first": "mean of the metric over the first's runs",
-        "mean_second": "mean of the metric over the second's runs",
-        "difference": "second minus first; over the seeds that both ran, if these are two or more",
-        "interval": "half-width of the 95 % interval of the difference (Student's t; Welch's if seeds are not shared)",
-        "p_value": "of no difference, two-sided",
-        "holm_p_value": "the same, by Holm's correction for all cells compared",
-        "verdict": "identical, inside or outside chance (holm_p_value below 0.05), one run, only in first or second",
-    },
-}
-"""Meaning of the columns of each DataFrame, by the name of its function. Tables and runs have more: the settings and
-metrics of their paper, by the names of its grid and paper.yaml."""
 
 
 def tables(source: Source = "paper") -> pd.DataFrame:
@@ -178,7 +91,8 @@ def runs(paper: str, source: Source = "paper", **where: Any) -> pd.DataFrame:
 
     `where` keeps the runs with this value, or one of these values, in a column: `dataset="mnist"`,
     `epsilon=[1.2, 2.93]`; None is a setting that the run does not have. The lists of the run table become a row for
-    each round: `accuracy_pct` is that after `round`. Settings of other experiments than a run's are missing. A run that
+    each round: `accuracy_pct` is that after `round`. A measured list that has no number a round is left out; a setting
+    that is a list stays JSON text. Settings of other experiments than a run's are missing. A run that
     two jobs trained alike stands once. Raises InputError for a paper without runs, for an unknown column, and for a
     value that no run has.
     """
@@ -187,7 +101,7 @@ def runs(paper: str, source: Source = "paper", **where: Any) -> pd.DataFrame:
 
 
 def claims(source: Source = "paper") -> pd.DataFrame:
-    """Return the verdicts: a row a claim, papers in alphabetical order; the columns as the claims' CSV files have them.
+    """Return the verdicts: a row a claim, papers in alphabetical order. Columns: `COLUMNS["claims"]`.
 
     Raises InputError if no claim of the source was judged.
     """
@@ -216,9 +130,8 @@ def epsilons(source: Source = "paper") -> pd.DataFrame:
 def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) -> pd.DataFrame:
     """Return the learning curves behind the cells of a table, or of a figure's data if no table has the name.
 
-    `where` chooses rows of the table as in `runs`. Columns: cell (the settings in which the chosen cells differ, one
-    text), seed, step (rounds, or epochs, from 1), unit ("round" or "epoch") and accuracy_pct after it. Raises
-    InputError if the table does not say its runs, or if none of them reports its accuracy on the way.
+    `where` chooses rows of the table as in `runs`. Columns: `COLUMNS["curves"]`. Raises InputError
+    if the table does not say its runs, or if none of them reports its accuracy on the way.
     """
     folder = results_folder(source)
     kind = "tables" if (folder / "tables" / f"{paper}_{_label('tables', name)}.csv").is_file() else "figures"
@@ -440,7 +353,11 @@ def _by_round(rows: pd.DataFrame) -> pd.DataFrame:
     }
     order = _ROUND[ending]
     counts = [list(range(1, length + 1)) for length in lengths]
-    long = rows.assign(**{order: counts, **whole}).explode([order, *whole], ignore_index=True)
+    long = (
+        rows.drop(columns=lists.keys() - whole.keys())
+        .assign(**{order: counts, **whole})
+        .explode([order, *whole], ignore_index=True)
+    )
     long = long.astype({order: "Int64", **dict.fromkeys(whole, float)})
     plain = {name: name.removesuffix(ending) for name in whole if name.endswith(ending)}
     long = long.drop(columns=[name for name in plain.values() if name in long]).rename(columns=plain)
@@ -449,12 +366,14 @@ def _by_round(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_list(column: pd.Series) -> bool:
-    """Return whether every cell of a column is a JSON list."""
-    return all(isinstance(cell, str) and cell.startswith("[") for cell in column)
+    """Return whether every known cell of a column is a JSON list."""
+    return all(isinstance(cell, str) and cell.startswith("[") for cell in column.dropna())
 
 
-def _numbers(cell: str) -> list[float]:
-    """Return a JSON list of numbers; raises InputError if it is none."""
+def _numbers(cell: Any) -> list[float]:
+    """Return a JSON list of numbers, [] for a cell that is not there; raises InputError if it is none."""
+    if not isinstance(cell, str):
+        return []
     try:
         return [float(value) for value in parse_json(cell)]
     except (TypeError, ValueError) as error:

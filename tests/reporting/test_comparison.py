@@ -8,6 +8,9 @@ from scipy import stats
 from dpfl.errors import InputError
 from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
 
+FAMILIES = 30
+"""Of simulated comparisons of a law with itself."""
+
 
 def runs(means, seeds=range(5), scatter=1.0, draw=0, **settings):
     """A run table: a cell for each (model, mean), its runs scattered by a law of their seeds."""
@@ -39,12 +42,15 @@ def test_seeds_pair_what_scatter_would_hide():
     assert set(verdicts(first, other).values()) == {"inside chance"}
 
 
-def test_unpaired_runs_are_compared_by_welch():
+def test_unpaired_runs_are_compared_by_welchs_statistic():
+    """With the degrees of freedom of the fewer runs, four, for which the test never exceeds its level."""
     first, second = runs({"a": 50.0}, draw=1), runs({"a": 53.0}, seeds=range(50, 58), draw=2)
     [row] = comparison([("p", "e", first, second)]).to_dict("records")
     expected = stats.ttest_ind(second["accuracy_pct"], first["accuracy_pct"], equal_var=False)
-    low, high = expected.confidence_interval(0.95)
-    assert row["p_value"] == pytest.approx(expected.pvalue) and row["interval"] == pytest.approx((high - low) / 2)
+    assert row["p_value"] == pytest.approx(2 * stats.t.sf(abs(expected.statistic), 4), rel=0.02)
+    error = row["difference"] / expected.statistic
+    assert row["interval"] == pytest.approx(stats.t.ppf(0.975, 4) * error, rel=0.02)
+    assert expected.pvalue < row["p_value"] and row["interval"] > error * stats.t.ppf(0.975, 4)
 
 
 def test_chance_alone_is_seldom_outside():
@@ -57,15 +63,92 @@ def test_chance_alone_is_seldom_outside():
     assert found <= 200 * 0.05 + 3.3 * math.sqrt(200 * 0.05 * 0.95)
 
 
-def test_one_run_and_lacking_cells_are_named():
+def counted(seeds, records, right, draw, cells=60):
+    """A run table of accuracies that are counts of right answers, each `right` alone: no two sources differ."""
+    answers = np.random.default_rng([draw, records]).binomial(records, right, (cells, seeds))
+    place = {"paper": "p", "job": "j", "experiment": "e"}
+    return pd.DataFrame(
+        {**place, "model": f"m{cell}", "seed": seed, "accuracy_pct": 100 * answers[cell, seed] / records}
+        for cell, seed in np.ndindex(answers.shape)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "records", "right"), [(2, 360, 0.9), (3, 100, 0.95), (3, 360, 0.995)])
+def test_counts_of_right_answers_are_seldom_outside(seeds, records, right):
+    """At most 5 % of families of 60 cells: equal changes are common there. This test is wrong once in 10^6 at most."""
+    found = 0
+    for family in range(FAMILIES):
+        pair = (counted(seeds, records, right, 2 * family + side) for side in (0, 1))
+        found += "outside chance" in verdicts(*pair).values()
+    assert found <= stats.binom.ppf(1 - 1e-6, FAMILIES, 0.05)
+
+
+@pytest.mark.slow
+def test_unpaired_runs_of_unequal_scatter_are_seldom_outside():
+    """3 runs of a wide law against 12 of a narrow one, where Welch's degrees of freedom give too many small p-values.
+
+    This test is wrong once in 10^6 at most.
+    """
+    cells = 2_000
+    rng = np.random.default_rng(3)
+    place = {"paper": "p", "job": "j", "experiment": "e"}
+    tables = [
+        pd.DataFrame(
+            {**place, "model": f"m{cell}", "seed": seed, "accuracy_pct": 50 + scatter * rng.standard_normal()}
+            for cell in range(cells)
+            for seed in seeds
+        )
+        for seeds, scatter in ((range(3), 1.0), (range(50, 62), 0.5))
+    ]
+    below = (comparison([("p", "e", *tables)])["p_value"] < 0.005).sum()
+    assert below <= stats.binom.ppf(1 - 1e-6, cells, 0.005)
+
+
+def test_no_p_value_is_below_that_before_rounding():
+    """Against Student's test of the numbers that were rounded, for steps from far above to far below the scatter."""
+    rng = np.random.default_rng(0)
+    for step in (0.001, 0.1, 1.0, 3.0):
+        cells, seeds = 60, 4
+        plain = 50 + rng.standard_normal((2, cells, seeds)) + np.array([0, 2]).reshape(2, 1, 1)
+        rounded = step * np.round(plain / step)
+        place = {"paper": "p", "job": "j", "experiment": "e"}
+        first, second = (
+            pd.DataFrame(
+                {**place, "model": f"m{cell}", "seed": seed, "accuracy_pct": side[cell, seed]}
+                for cell, seed in np.ndindex(cells, seeds)
+            )
+            for side in rounded
+        )
+        found = comparison([("p", "e", first, second)])
+        before = stats.ttest_rel(plain[1], plain[0], axis=1).pvalue
+        judged = found["p_value"].notna().to_numpy()
+        assert judged.any() and (found["p_value"].to_numpy()[judged] >= before[judged]).all()
+
+
+def test_equal_changes_can_be_chance():
+    first = runs({"a": 90.0}, seeds=range(3)).assign(accuracy_pct=[90.01, 90.05, 90.11])
+    [one_step, far] = (first.assign(accuracy_pct=first["accuracy_pct"] + change) for change in (0.01, 20.0))
+    assert set(verdicts(first, one_step).values()) == {"inside chance"}
+    assert set(verdicts(first, far).values()) == {"outside chance"}
+
+
+def test_errors_of_rounding_are_no_difference():
+    first = runs({"a": 50.0}, scatter=1.0)
+    assert set(verdicts(first, first.assign(accuracy_pct=first["accuracy_pct"] + 1e-9)).values()) == {"inside chance"}
+
+
+def test_fewer_than_three_seeds_and_lacking_cells_are_named():
     first, second = runs({"a": 1.0, "b": 2.0}, seeds=[0]), runs({"b": 2.5, "c": 3.0}, seeds=[0])
-    assert verdicts(first, second) == {"model a": "only in first", "model b": "one run", "model c": "only in second"}
+    assert verdicts(first, second) == {"model a": "only in first", "model b": "undecided", "model c": "only in second"}
+    assert set(verdicts(runs({"a": 10.0}, range(2)), runs({"a": 90.0}, range(2), draw=1)).values()) == {"undecided"}
     assert set(verdicts(first, first).values()) == {"identical"}
 
 
-def test_a_constant_shift_without_scatter_is_outside():
+def test_one_number_from_all_seeds_is_undecided():
+    """Two numbers tell neither the step of their metric nor its scatter."""
     first = runs({"a": 50.0}, scatter=0.0)
-    assert verdicts(first, first.assign(accuracy_pct=first["accuracy_pct"] + 1)) == {"all runs": "outside chance"}
+    assert verdicts(first, first.assign(accuracy_pct=first["accuracy_pct"] + 1)) == {"all runs": "undecided"}
 
 
 def test_a_setting_that_no_two_runs_share_is_what_is_compared():

@@ -1,4 +1,19 @@
-"""Compare the runs of two sources: which cells differ, by how much, and whether by more than chance."""
+"""Compare the runs of two sources: which cells differ, by how much, and whether by more than chance.
+
+A cell is compared by its changes from source to source within a seed, or by its two means if the sources share fewer
+than three seeds. The hypothesis of a cell is that its mean did not change.
+
+Guarantee: if no mean changed, a comparison calls any cell "outside chance" with a chance of at most 5 %, whatever its
+number of cells and whatever their dependence (Holm). It holds if a cell's changes (or each source's runs) are draws of
+one normal law that were then rounded to the steps of the metric. An accuracy on a finite test set is close to that: a
+count of right answers is a normal number, rounded, unless the law of the count is very skewed. The guarantee does not
+cover runs that either train or collapse: few changes can agree by chance there although the law is wide.
+
+The p-value is Student's at the worst numbers that the rounding allows, so equal changes can be chance. The step is
+the largest number of which all differences among a cell's numbers are multiples; the true step divides it. A test set
+that all runs share makes changes smaller, never larger, and Student's test measures their scatter: no binomial bound
+is needed. Numbers have to be those of the runs, with all digits: what was rounded once more hides its step.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +28,14 @@ from scipy import stats
 
 from dpfl.errors import InputError
 from dpfl.reporting.results import ORIGIN
-from dpfl.reporting.statistics import half_width, holm, mean_interval
+from dpfl.reporting.statistics import holm, t_quantile
 
 LEVEL = 0.95
 """Of the interval of a difference; the same for the family of all cells, by Holm's correction."""
+FEWEST_SEEDS = 3
+"""Of a cell that is judged. The scatter of two changes is a single number, which chance makes small too often."""
+_DIGITS = 1e-5
+"""Smallest step of a metric, as a part of its largest number; smaller differences are taken for errors of rounding."""
 METRICS = ("accuracy_pct", "test_error_pct", "test_loss", "excess_risk", "epsilon_lower_bound")
 """Metric that is compared if none is asked for: the first that both sources measure."""
 _NO_SETTINGS = ("paper", "job", "experiment", "stand_in_for", "data_note", ORIGIN)
@@ -31,11 +50,11 @@ class Difference(StrEnum):
     IDENTICAL = "identical"
     """The same numbers, seed by seed."""
     INSIDE = "inside chance"
-    """Other numbers, as other seeds would give."""
+    """Other numbers, and chance can give the difference."""
     OUTSIDE = "outside chance"
-    """A difference that chance gives in less than 5 % of such comparisons, all cells taken together."""
-    ONE_RUN = "one run"
-    """Other numbers, and too few runs to tell."""
+    """A difference that chance gives in at most 5 % of such comparisons, all cells taken together."""
+    UNDECIDED = "undecided"
+    """Other numbers, nothing to judge them by: fewer than three seeds, or each source has one number in all."""
     FIRST_ONLY = "only in first"
     """The second source lacks the cell."""
     SECOND_ONLY = "only in second"
@@ -65,6 +84,8 @@ def telling(cells: pd.DataFrame) -> list[str]:
 
 def comparison(pairs: Iterable[Pair], metric: str | None = None) -> pd.DataFrame:
     """Return a row for each cell of the pairs (dpfl.results.COLUMNS["compare"]), with p-values of the whole family.
+
+    If no cell changed, any verdict is "outside chance" with a chance of at most 5 %, under the module's assumptions.
 
     `.attrs["compared"]` names, by paper and experiment, the settings that have one value in each source and not the
     same: cells are matched without them. Raises InputError if no cell is in both sources, or if no experiment measures
@@ -161,22 +182,52 @@ def _difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
         "same": len(first) == len(second) == len(shared) and bool((first.loc[shared] == second.loc[shared]).all()),
     }
     if len(shared) >= 2:
+        facts["difference"] = (second.loc[shared] - first.loc[shared]).mean()
+    if first.nunique() <= 1 and second.nunique() <= 1 and not facts["same"]:
+        return facts
+    step = _step(np.concatenate([first, second]))
+    if len(shared) >= FEWEST_SEEDS:
         change = second.loc[shared] - first.loc[shared]
-        _, mean, half = mean_interval(change, LEVEL)
-        facts |= {"difference": mean, "interval": half, "p_value": _paired_p_value(change)}
-    elif len(first) >= 2 and len(second) >= 2 and first.std() + second.std() > 0:
-        test = stats.ttest_ind(second, first, equal_var=False)
-        interval = test.confidence_interval(LEVEL)
-        facts |= {"interval": (interval.high - interval.low) / 2, "p_value": float(test.pvalue)}
+        return facts | _student(facts["difference"], _error(change, step), step, len(shared) - 1)
+    if min(len(first), len(second)) >= FEWEST_SEEDS:
+        difference = second.mean() - first.mean()
+        error = math.hypot(_error(first, step / 2), _error(second, step / 2))
+        freedom = min(len(first), len(second)) - 1
+        return facts | {"difference": difference} | _student(difference, error, step, freedom)
     return facts
 
 
-def _paired_p_value(change: pd.Series) -> float:
-    """Return the two-sided p-value of no change on average; without scatter it is 1 for none and 0 for any."""
-    error = half_width(change.std(), len(change), LEVEL)
+def _step(values: np.ndarray) -> float:
+    """Return the largest number of which all differences of the values are multiples (Euclid), at least _DIGITS.
+
+    On numbers of a grid it is a multiple of the grid's step: of an accuracy in per cent, of 100 / test records.
+    """
+    least = _DIGITS * float(np.abs(values).max())
+    step = 0.0
+    for gap in np.diff(np.unique(values)):
+        rest = float(gap)
+        while rest > least:
+            step, rest = rest, math.fmod(step, rest)
+    return max(step, least)
+
+
+def _error(values: pd.Series, rounding: float) -> float:
+    """Return the largest standard error of a mean that the values had before each was rounded by at most `rounding`."""
+    return (values.std() + rounding * math.sqrt(len(values) / (len(values) - 1))) / math.sqrt(len(values))
+
+
+def _student(difference: float, error: float, step: float, freedom: int) -> dict[str, float]:
+    """Return the half-width of a difference's interval and the two-sided p-value of none, the worst before rounding.
+
+    `error` is the largest standard error, and rounding moves the difference by at most `step`. For two independent
+    means the degrees of freedom are those of the fewer runs: the test keeps its level whatever the two variances are.
+    Source: mickey1966.
+    """
     if not error > 0:
-        return float((change == 0).all())
-    return float(stats.ttest_1samp(change, 0.0).pvalue)
+        return {"interval": 0.0, "p_value": float(difference == 0)}
+    distance = max(abs(difference) - step, 0.0)
+    half = step + float(t_quantile(freedom + 1, LEVEL)) * error
+    return {"interval": half, "p_value": float(2 * stats.t.sf(distance / error, freedom))}
 
 
 def _verdict(row: dict[str, Any]) -> Difference:
@@ -186,5 +237,5 @@ def _verdict(row: dict[str, Any]) -> Difference:
     if row["same"]:
         return Difference.IDENTICAL
     if math.isnan(row["p_value"]):
-        return Difference.ONE_RUN
+        return Difference.UNDECIDED
     return Difference.OUTSIDE if row["holm_p_value"] < 1 - LEVEL else Difference.INSIDE

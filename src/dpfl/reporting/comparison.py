@@ -221,7 +221,7 @@ def _student(difference: float, error: float, step: float, freedom: int) -> dict
 
     `error` is the largest standard error, and rounding moves the difference by at most `step`. For two independent
     means the degrees of freedom are those of the fewer runs: the test keeps its level whatever the two variances are.
-    Source: mickey1966.
+    Source: qiu2017, which extends this bound of Hsu (1938).
     """
     if not error > 0:
         return {"interval": 0.0, "p_value": float(difference == 0)}

@@ -46,24 +46,30 @@ def test_plan_and_dry_run_on_a_cluster_agree(place):
     said = dry.stdout + dry.stderr
     rules = re.split(r"\n(?=(?:local)?rule )", said.split("Job stats", 2)[1])
     trained = {name for rule in rules if rule.startswith("rule train") for name in re.findall(r"(\w+)\.csv\.gz,", rule)}
-    assert len(trained) == int(re.search(r"(\d+) jobs to train", plan.stdout)[1]) == 6
-    assert re.search(r"^jobs: 1 that train", plan.stdout, re.MULTILINE)
-    assert re.search(r"^train_lowy2021_synthetic_0 +1$", said, re.MULTILINE) and "\ntrain  " not in said
+    assert len(trained) == int(re.search(r"(\d+) jobs to train", plan.stdout)[1]) >= 6
+    batches = set(re.findall(r"^(train_\w+_\d+) +1$", said, re.MULTILINE))
+    alone = int(re.search(r"^train +(\d+)$", said, re.MULTILINE)[1])  # of a kind that nobody has measured
+    assert "train_lowy2021_synthetic_0" in batches
+    assert len(batches) + alone == int(re.search(r"^jobs: (\d+) that train", plan.stdout, re.MULTILINE)[1])
 
 
 @pytest.mark.slow
-def test_every_stage_names_the_container(place, tmp_path):
-    """Snakemake asks apptainer for its version; here a script answers. What is written is what a job would run in."""
+def test_a_stage_is_run_in_the_container_where_apptainer_is_asked_for(place, tmp_path):
+    """A script stands in for apptainer: it answers the question for its version, and notes what it shall run."""
     folder, run = place("w")
-    fake = tmp_path / "bin" / "apptainer"
+    fake, asked = tmp_path / "bin" / "apptainer", tmp_path / "asked"
     fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho apptainer version 1.3.4\n")
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo apptainer version 1.3.4 && exit\necho "$@" >> {asked}; exit 1\n'
+    )
     fake.chmod(0o755)
     path = f"{fake.parent}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     (folder / "dpfl.sif").touch()
     command = ("snakemake", "--cores", "1", "--configfile", "tiny.yaml", "--sdm", "apptainer")
-    done = run(*command, "--list-conda-envs", PATH=path)
-    assert "dpfl.sif" in done.stdout + done.stderr
+    done = run(*command, PATH=path)
+    assert done.returncode != 0 and re.search(r"^exec .*dpfl\.sif .*dpfl ", asked.read_text(), re.MULTILINE), (
+        done.stderr
+    )
 
 
 @pytest.mark.slow

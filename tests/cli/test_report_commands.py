@@ -81,7 +81,7 @@ def test_a_run_table_that_changed_makes_no_page(empty_project, made):
 def test_a_table_that_the_paper_lacks_is_named_with_those_it_has(empty_project, made):
     with pytest.raises(InputError, match=r"bhaskar2025 has no table x; it has errata, table_2"):
         report_commands._render("tables", PAPER, "x", Path("config.yaml"))
-    with pytest.raises(InputError, match=r"bhaskar2025 has no figure table_2; it has splits"):
+    with pytest.raises(InputError, match=r"bhaskar2025 has no figure table_2; it has leads, splits"):
         report_commands._render("figures", PAPER, "table_2", Path("config.yaml"))
 
 

@@ -87,7 +87,7 @@ def test_the_tables_of_a_stranger_are_written_from_their_csv(foreign):
 def test_a_link_in_the_place_of_a_part_is_refused(foreign):
     folder, _ = foreign
     (folder / "tables" / "x.html").symlink_to(folder / "figures" / "bhaskar2025_splits.svg")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         build(folder, folder / "config.yaml")
 
 

@@ -86,7 +86,7 @@ def test_links_and_pipes_are_refused_unopened(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "folder.csv").mkdir()
     for name in ("link", "dead", "pipe", "folder"):
-        with pytest.raises(InputError, match="no regular file"):
+        with pytest.raises(InputError, match="not a regular file"):
             read_csv(tmp_path / f"{name}.csv")
 
 

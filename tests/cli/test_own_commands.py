@@ -256,8 +256,10 @@ def test_images_in_folders_train_a_convolution(tmp_path, monkeypatch):
         "from torch import nn\nclass Net(nn.Sequential):\n    def __init__(self):\n"
         "        super().__init__(nn.Conv2d(3, 4, 3), nn.GELU(), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 2))\n"
     )
-    words = "fedavg --data photos --model photo_nets:Net --clients 2 --rounds 3 --delta 1e-3 --noise-multiplier 0.5 --seed 0"
-    done = CliRunner().invoke(app, [*words.split(), "--batch-size", "8", "--learning-rate", "0.5", "--out", "run"])
+    words = "fedavg --data photos --model photo_nets:Net --clients 2 --rounds 3 --delta 1e-3 --noise-multiplier 0.5"
+    done = CliRunner().invoke(
+        app, [*words.split(), "--seed", "0", "--batch-size", "8", "--learning-rate", "0.5", "--out", "run"]
+    )
     assert done.exit_code == 0, done.exception
     assert read_csv(Path("run/runs.csv"))["accuracy_pct"][0] > 80
     sys.modules.pop("photo_nets")

@@ -225,7 +225,8 @@ def test_runs_without_noise_stand_at_the_right_end_and_steps_at_an_end_are_hollo
         assert drawn == set(zip(places, rows["excess_risk"], at_an_end, strict=True))
     private = data.query("epsilon < inf")
     least, most = (private["step"] == private["least_step"]).sum(), (private["step"] == private["most_step"]).sum()
-    words = f"Of the {len(private)} points with noise, the best step is the smallest of its grid at {least} and the largest at {most}."
+    at = f"the smallest of its grid at {least} and the largest at {most}."
+    words = f"Of the {len(private)} points with noise, the best step is {at}"
     assert words in figure.get_supxlabel().replace("\n", " ")
     plt.close(figure)
 

@@ -188,6 +188,11 @@ def test_printed_numbers_stand_beside_ours_a_row_each(parts):
 def test_the_papers_layout_is_kept_beside(parts):
     laid_out = named(parts, "table_2").as_laid_out
     assert "(E, R)" in laid_out.columns and len(laid_out.rows) == 3 * 6
+    difference = laid_out.rows[3 * 2 + 2]  # of (4, 5), the number that the test above reads
+    assert difference.cells[:2] == ("(4, 5)", "difference")
+    assert dict(zip(difference.cells, difference.cell_styles, strict=True))["+5.00*"] == "a-not-reproduced"
+    assert not any("".join(row.cell_styles) for row in laid_out.rows if row.cells[1] != "difference")
+    assert not laid_out.can_sort and laid_out.keeps_first
 
 
 def test_headings_are_shown_once_and_forbid_sorting(made):

@@ -139,7 +139,7 @@ def test_the_card_says_what_may_be_published_and_whose_accuracy_it_has(example):
     np.savez("parts.npz", train_x=x[:900], train_y=y[:900], test_x=x[900:], test_y=y[900:])
     words = changed(example, **SHORT, data="parts.npz", out="parts")
     card = (run(changed(words, partition="shards:2")) / "privacy.md").read_text()
-    assert "of the test records: those of parts.npz" in card and "The clients were divided by labels." in card
+    assert "on the test records: the records of parts.npz" in card and "The clients were divided by labels." in card
 
 
 def test_without_a_seed_a_secret_one_is_drawn_that_the_record_alone_has(example):

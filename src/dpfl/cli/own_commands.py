@@ -231,8 +231,8 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
 
 def _test_note(data: OwnData) -> str:
     """Return whose records the accuracy is of."""
-    whose = f"a fifth of the records of {data.name}, held back" if data.held_back else f"those of {data.name}"
+    whose = f"a fifth of the records of {data.name}, held back" if data.held_back else f"the records of {data.name}"
     return (
-        f"The accuracy is exact and of the test records: {whose}. The model was not trained on them, and the epsilon "
+        f"The accuracy is exact, on the test records: {whose}. The model was not trained on them, and the epsilon "
         "does not cover them: ask their owners, or delete the accuracy from this card before you publish it."
     )

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from dpfl.papers.bhaskar2025.distances import distance_cells, distances_message, draw_distances
 from dpfl.papers.bhaskar2025.noise_fit import draw_noise, noise_cells, noise_message
 from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells, open_message
+from dpfl.papers.bhaskar2025.precision import draw_precision, precision_cells, precision_message
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
     CELL,
@@ -217,6 +218,7 @@ FIGURES = {
     "readings": FigureRecipe(reading_cells, draw_readings, partial(readings_message, names=NAMES)),
     "open_settings": FigureRecipe(open_cells, draw_open, open_message),
     "noise_fit": FigureRecipe(noise_cells, draw_noise, noise_message),
+    "precision": FigureRecipe(precision_cells, draw_precision, precision_message),
     "distances": FigureRecipe(distance_cells, draw_distances, distances_message),
     "sampling": FigureRecipe(sampling_cells, draw_sampling, sampling_message),
     "sampling_larger_epsilon": FigureRecipe(larger_epsilon, draw_sampling, sampling_message),

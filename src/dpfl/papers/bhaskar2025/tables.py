@@ -12,6 +12,7 @@ from dpfl.papers.bhaskar2025.central_model import central_cells, central_page
 from dpfl.papers.bhaskar2025.noise_fit import noise_cells, noise_page
 from dpfl.papers.bhaskar2025.open_settings import open_cells, open_page
 from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page, record_notes
+from dpfl.papers.bhaskar2025.precision import precision_cells, precision_page
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
     CHANCE_PCT,
@@ -313,6 +314,7 @@ TABLES = {
     "open_settings": TableRecipe(open_cells, open_page),
     "central_model": TableRecipe(central_cells, central_page),
     "noise_fit": TableRecipe(noise_cells, noise_page),
+    "precision": TableRecipe(precision_cells, precision_page),
     "sampling": TableRecipe(sampling_cells, sampling_page),
     "overlap": TableRecipe(lambda results: budgets(), overlap_page),
     "canaries": TableRecipe(partial(canaries, paper="bhaskar2025"), canaries_page, privacy_notes=control_notes),

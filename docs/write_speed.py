@@ -1,6 +1,6 @@
-"""Write the tables of docs/speed.md from the lines of `make bench-peers`, kept in benchmarks/peers.jsonl.
+"""Write the tables of docs/speed.md from what `make bench-peers` printed on each processor, benchmarks/peers_*.jsonl.
 
-make --silent bench-peers > benchmarks/peers.jsonl; python docs/write_speed.py
+make --silent bench-peers > benchmarks/peers_amd.jsonl; python docs/write_speed.py
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MEASURED, PAGE = ROOT / "benchmarks" / "peers.jsonl", ROOT / "docs" / "speed.md"
+MEASURED, PAGE = sorted((ROOT / "benchmarks").glob("peers_*.jsonl")), ROOT / "docs" / "speed.md"
 BLOCK = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
 PROGRAMS = {
     "ours": "a job here",
@@ -29,54 +29,95 @@ MODELS = {
     "cnn_tanh": "CNN + tanh",
     "cnn_relu": "CNN + ReLU",
 }
+AMX_GOAL = 3.0
+"""What bfloat16 shall gain for pixel CNNs on colour images, on a processor with AMX."""
 IMAGES = {"grey": "28 x 28 grey", "colour": "32 x 32 colour"}
 
 
-def tables(lines: list[str]) -> str:
-    """Return what it was measured on, and tables: records a second with ratios, shares of a core's peak, memory."""
-    on, *measured = map(json.loads, lines)
+def read(path: Path) -> tuple[dict, list[dict]]:
+    """Return what a file was measured on, and a line a model and program."""
+    on, *measured = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return on, measured
+
+
+def tables(files: list[tuple[dict, list[dict]]]) -> str:
+    """Return the goals on every processor; then, for each, records a second with ratios and shares of a core's peak."""
+    text = "`make bench-peers` exits with 1 until every goal is reached:\n\n" + _goals(files)
+    for on, measured in files:
+        cases = _by_case(measured)
+        programs = [name for name in PROGRAMS if name in next(iter(cases.values()))]
+        ours = ("ours", "ours_bfloat16")
+        speeds = {name: f"{{records_per_second:,.0f}}{'' if name in ours else ' ({ratio:.2g})'}" for name in programs}
+        text += (
+            f"\n## {_short(on)}\n\n{on['cpu']} ({', '.join(on['instructions'])}), one thread; Python {on['python']}, "
+            f"torch {on['torch']}, Opacus {on['opacus']}, JAX {on['jax']}.\n\n"
+            "Records a second of processor time. In brackets: how many times faster a job here is, in the same "
+            f"precision.\n\n{_table(cases, speeds)}"
+            "\nShare of a core's peak in float32: the operations of one forward and backward pass, over the\n"
+            "operations of a large matrix product or convolution in the same time.\n\n"
+            f"{_table(cases, dict.fromkeys(programs, '{share_of_peak:.0%}'))}"
+        )
+    on, measured = files[0]
+    cases = _by_case(measured)
+    memory = {name: "{peak_memory_mb:,.0f}" for name in PROGRAMS if name in next(iter(cases.values()))}
+    said = f"Peak memory minus memory at rest, MB, on {_short(on)}. A job here holds 18 models (grey) or 3 (colour)."
+    return f"{text}\n## Memory\n\n{said}\n\n{_table(cases, memory)}"
+
+
+def _by_case(measured: list[dict]) -> dict[str, dict[str, dict]]:
+    """Return the lines by model and kind of images, then by program."""
     cases: dict[str, dict[str, dict]] = {}
     for each in measured:
         cases.setdefault(each["case"], {})[each["program"]] = each
-    programs = {name: shown for name, shown in PROGRAMS.items() if name in next(iter(cases.values()))}
-    sets = f" ({', '.join(on['instructions'])})" if "instructions" in on else ""
-    text = (
-        f"Measured on: {on['cpu']}{sets}, one thread; Python {on['python']}, torch {on['torch']}, "
-        f"Opacus {on['opacus']}, JAX {on['jax']}.\n\n"
-        "Records a second of processor time. In brackets: how many times faster a job here is, in the same "
-        "precision.\n\n"
-    )
-    ours = ("ours", "ours_bfloat16")
-    speeds = {name: f"{{records_per_second:,.0f}}{'' if name in ours else ' ({ratio:.2g})'}" for name in programs}
-    text += _table(cases, speeds)
-    text += (
-        "\nShare of a core's peak: the operations of one forward and backward pass, over the operations of a large "
-        "matrix\nproduct or convolution in the same time.\n\n"
-    )
-    text += _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}"))
-    text += "\nPeak memory minus memory at rest, MB. A job here holds 18 models (grey) or 3 (colour).\n\n"
-    text += _table(cases, dict.fromkeys(programs, "{peak_memory_mb:,.0f}"))
-    return f"{text}\n`make bench-peers` exits with 1 until every goal is reached:\n\n{_goals(measured)}"
+    return cases
 
 
-def _goals(measured: list[dict]) -> str:
-    """Return a Markdown table of our goals: how many times faster a job here shall be, and is, and where it is not."""
-    groups: dict[tuple[str, str, str], dict[str, float]] = {}
-    for each in measured:
-        if "target" in each:
-            model, _, images = each["case"].rpartition("_")
-            goal = each["target"].removeprefix(">= ")
-            groups.setdefault((each["program"], images, goal), {})[MODELS[model]] = each["ratio"]
-    text = (
-        "| a job here over | images | models | goal | measured | missed by |\n| --- | --- | --- | ---: | ---: | --- |\n"
-    )
-    for (program, images, goal), ratios in sorted(groups.items(), key=lambda item: list(PROGRAMS).index(item[0][0])):
-        ends = dict.fromkeys(f"{each:.2g}" for each in (min(ratios.values()), max(ratios.values())))
-        missed = [model for model, ratio in ratios.items() if ratio < float(goal)]
-        models = "all" if len(ratios) == len(MODELS) else ", ".join(ratios)
-        row = (PROGRAMS[program], IMAGES[images], models, goal, " to ".join(ends), ", ".join(missed) or "none")
-        text += f"| {' | '.join(row)} |\n"
-    return text
+def _short(on: dict) -> str:
+    """Return a short name of a processor: its maker, and AMX if it has the tiles."""
+    maker = "Intel" if "Intel" in on["cpu"] else on["cpu"].split()[0]
+    return f"{maker} with AMX" if "amx_bf16" in on["instructions"] else f"{maker} without AMX"
+
+
+def _goals(files: list[tuple[dict, list[dict]]]) -> str:
+    """Return a Markdown table of our goals: how many times faster a job here shall be, and is on each processor, with
+    the models that miss the goal."""
+    groups: dict[tuple[str, str, str], list[dict[str, float]]] = {}
+    for number, (_, measured) in enumerate(files):
+        for each in measured:
+            if "target" in each:
+                model, _, images = each["case"].rpartition("_")
+                key = (each["program"], images, each["target"].removeprefix(">= "))
+                groups.setdefault(key, [{} for _ in files])[number][MODELS[model]] = each["ratio"]
+    rows = [["a job here over", "images", "models", "goal", *(_short(on) for on, _ in files)]]
+    rows.append(["---", "---", "---", "---:", *["---"] * len(files)])
+    for (program, images, goal), found in sorted(groups.items(), key=lambda item: list(PROGRAMS).index(item[0][0])):
+        models = next(filter(None, found))
+        named = "all" if len(models) == len(MODELS) else ", ".join(models)
+        rows.append([PROGRAMS[program], IMAGES[images], named, goal, *(_reached(each, float(goal)) for each in found)])
+    gains = [_gains(measured) for _, measured in files]
+    goals = [AMX_GOAL if "amx_bf16" in on["instructions"] else 0.0 for on, _ in files]
+    reached = [_reached(each, goal) + ("" if goal else ", no goal") for each, goal in zip(gains, goals, strict=True)]
+    rows.append(["itself in float32, if in bfloat16", IMAGES["colour"], ", ".join(gains[0]), f"{AMX_GOAL:g}", *reached])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _gains(measured: list[dict]) -> dict[str, float]:
+    """Return how many times faster bfloat16 makes a job of the pixel CNNs on colour images."""
+    speed = {
+        (each["case"], each["program"]): each["records_per_second"] for each in measured if "records_per_second" in each
+    }
+    cases = {"cnn_relu_colour": MODELS["cnn_relu"], "cnn_tanh_colour": MODELS["cnn_tanh"]}
+    return {name: speed[case, "ours_bfloat16"] / speed[case, "ours"] for case, name in cases.items()}
+
+
+def _reached(ratios: dict[str, float], goal: float) -> str:
+    """Return the smallest and the largest ratio, and the models below the goal."""
+    if not ratios:
+        return "not measured"
+    ends = dict.fromkeys(f"{each:.2g}" for each in (min(ratios.values()), max(ratios.values())))
+    missed = [model for model, ratio in ratios.items() if ratio < goal]
+    by = "all" if len(missed) == len(ratios) else ", ".join(missed)
+    return " to ".join(ends) + (f" (missed by {by})" if missed else "")
 
 
 def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:
@@ -90,7 +131,7 @@ def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:
 
 def write_speed() -> None:
     """Put the tables into the page."""
-    found = tables(MEASURED.read_text(encoding="utf-8").splitlines())
+    found = tables([read(path) for path in MEASURED])
     PAGE.write_text(BLOCK.sub(lambda _: found, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

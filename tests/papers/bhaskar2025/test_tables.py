@@ -74,6 +74,13 @@ def test_a_page_names_stand_in_noise_and_number_of_runs(as_runs, rows_of_runs, a
     assert "*" not in page.body.to_string()
 
 
+def test_a_page_names_the_cells_that_were_trained_in_bfloat16(as_runs, rows_of_runs):
+    one = rows_of_runs("table == 2 and model == 'cnn_tanh'", [0], precision="bfloat16")
+    other = rows_of_runs("table == 2 and model == 'cnn_relu'", [0], precision="float32")
+    said = [note for note in page_of("table_2", as_runs(one, other)).notes if note.startswith("Trained in")]
+    assert said == ["Trained in bfloat16 instead of float32: MNIST CNN + tanh. See the table of precision."]
+
+
 @pytest.mark.parametrize(
     ("proven", "refuted", "words"),
     [

@@ -128,10 +128,10 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
     epsilon_refuted (for one record zeroed out, zero_out), epsilon_add_remove (`add_remove`), sampling,
-    sample_rate, steps, batch_size, learning_rate, momentum, origins, variant_runs, variant_least_pct and
-    variant_most_pct (runs of the cell in the studies, with other settings or seeds: number, least and most accurate);
-    in Tables 2 to 4 over_first_pct, over_first_runs
-    and over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
+    sample_rate, steps, batch_size, learning_rate, momentum, precision (of the training; "" if the runs do not say),
+    origins, variant_runs, variant_least_pct and variant_most_pct (runs of the cell in the studies, with other settings
+    or seeds: number, least and most accurate); in Tables 2 to 4 over_first_pct, over_first_runs and
+    over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
     lead_interval_pct and lead_splits (`_leads`; nan but for (1, 20)).
     """
     runs = each_once(runs_of(results, PUBLISHED))
@@ -144,7 +144,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     counts = ["runs", "diverged", "at_chance", "variant_runs"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
-    text = ["ran_on", "data_note", "sampling", ORIGINS]
+    text = ["ran_on", "data_note", "sampling", "precision", ORIGINS]
     cells[text] = cells[text].fillna("")
     cells["epsilon_add_remove"] = [add_remove(cell) for cell in cells.to_dict("records")]
     cells["interval_pct"] = half_width(cells["sd_pct"], cells["runs"], LEVEL)
@@ -158,7 +158,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
 
 def _summary(runs: pd.DataFrame) -> pd.DataFrame:
     """Return what the runs of each cell give: columns as `measured_cells` says."""
-    runs = runs.reindex(columns=dict.fromkeys([*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER]))
+    runs = runs.reindex(
+        columns=dict.fromkeys([*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER, "precision"])
+    )
     runs["at_chance"] = (runs["accuracy_pct"] < CHANCE_PCT) & (runs["status"] != "diverged")
     return runs.groupby(["dataset", *CELL], as_index=False).agg(
         ran_on=("ran_on", "first"),
@@ -173,6 +175,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
         most_pct=("accuracy_pct", "max"),
         local_accuracy_pct=("local_accuracy_pct", "mean"),
         **{name: (name, "first") for name in _OPTIMISER},
+        precision=("precision", lambda each: " and ".join(sorted(set(each.dropna())))),
         **{name: (f"privacy_{name}", "first") for name in _STATED},
         **{ORIGINS: (ORIGIN, " ".join)},
     )

@@ -181,7 +181,7 @@ def _sides(where: pd.Series) -> str:
 
 
 def _optimisers(ran: pd.DataFrame) -> list[str]:
-    """Name the batch size, learning rate and momentum of the cells, if the run tables do."""
+    """Name batch size, learning rate and momentum of the cells, if the runs do, and a precision that is not float32."""
     known = ran.dropna(subset=["batch_size", "learning_rate", "momentum"])
     notes = []
     optimisers = known.groupby(["batch_size", "learning_rate", "momentum"], sort=False)
@@ -192,6 +192,9 @@ def _optimisers(ran: pd.DataFrame) -> list[str]:
         notes.append(
             f"Batch size {batch_size:g}, learning rate {rate:g}, momentum {momentum:g}{central}: {', '.join(where)}."
         )
+    for precision, group in ran[~ran["precision"].isin(["", "float32"])].groupby("precision", sort=False):
+        where = dict.fromkeys(f"{data_name(row.ran_on)} {model_name(row.model)}" for row in group.itertuples())
+        notes.append(f"Trained in {precision} instead of float32: {', '.join(where)}. See the table of precision.")
     return notes
 
 

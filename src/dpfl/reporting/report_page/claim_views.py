@@ -16,6 +16,7 @@ from dpfl.files import is_regular, read_bytes, record_path
 from dpfl.reporting import claims
 from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
+from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import LEVEL, ClaimKind, Scope, Status, Verdict
 
@@ -121,11 +122,11 @@ class Place:
 class ClaimView:
     """A claim on the page.
 
-    `deciding` is the case that decides, with its numbers; `cases` has all of them; `of` is the key of the claim that
-    this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what judges it
-    in place of our runs, "" for our runs. `figure` is the name of the
-    paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if it is computed.
-    `our_question`: it is a question of ours, not a claim.
+    `deciding` is the case that decides, with its numbers; `cases` has all of them, and `drawn` is their picture, None
+    if a picture would show nothing. `of` is the key of the claim that this one belongs to, its own if it is none, and
+    `part_of` that claim's text, then "". `judged_by` is what judges it in place of our runs, "" for our runs. `figure`
+    is the name of the paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if
+    it is computed. `our_question`: it is a question of ours, not a claim.
     """
 
     key: str
@@ -143,6 +144,7 @@ class ClaimView:
     settled_by: str
     because: str
     figure: str
+    drawn: CasePicture | None
     cases: TextTable | None
     places: tuple[Place, ...]
     trace: Trace
@@ -192,6 +194,7 @@ def _view(
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
         figure=_figure(folder, paper, row["claim"], places),
+        drawn=case_picture(cases, row["unit"], case_name, our_question=row["our_question"]),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=places,
         trace=trace,

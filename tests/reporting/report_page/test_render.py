@@ -194,6 +194,6 @@ def test_a_card_without_any_picture_has_its_settings_right_of_its_verdict(change
     folder = changed("claims/bhaskar2025_evidence.csv", lambda cases: cases.assign(**same))
     for page, settings_in in ((contents(folder, made[1]), 1), (contents(*made), 0)):
         cards = re.findall(r'<article class="claim[^>]*id="claim-bhaskar2025.*?</article>', html(page), re.DOTALL)
-        parts = [card.split('<div class="folds">')[0].split("\n</div>\n", 1) for card in cards]
+        parts = [card.split('<div class="folds">')[0].split("</div>", 1) for card in cards]
         assert len(cards) == 5 and all('<figure class="cases">' in right for _, right in parts) == (not settings_in)
         assert all("Settings: " in each[settings_in] and "Settings: " not in each[1 - settings_in] for each in parts)

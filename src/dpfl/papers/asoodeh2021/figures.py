@@ -805,7 +805,9 @@ def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
         for level in levels:
             axis.axhline(level, color=colour, linestyle=dash)
         label = "\n".join(names[levels])
-        axis.annotate(label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=8)
+        axis.annotate(
+            label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=style.SMALL
+        )
     axis.set(title="over one round alone", xlabel="ε", ylabel="δ / δ of one round", ylim=(0.8, 1.3), xlim=(0, 2))
 
 

@@ -47,9 +47,9 @@ CODE = {
 NAMES = {
     "network": "networks as cited",
     "pixels": "pixels in [0, 1]",
-    "feature_norm": "group norm: a group a channel, nothing learnt",
+    "feature_norm": "group norm per channel, fixed",
     "client_records": "clients share no record",
-    "plain_batches": "other order of batches without privacy",
+    "plain_batches": "other batch order without privacy",
     "accountant": "Rényi accountant",
     "all": "all of them together",
 }
@@ -218,7 +218,7 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
         for axis in row[len(budgets) :]:
             axis.set_axis_off()
         labels = [*(NAMES[name] for name in order), *top]
-        row[0].set_yticks(range(len(labels)), labels=labels, fontsize=style.SMALL)
+        row[0].set_yticks(range(len(labels)), labels=labels)
         row[0].set_ylabel(data_lines(ran_on), fontsize=9)
     for axis in axes[-1]:
         axis.set_xlabel("change of accuracy (points)")

@@ -256,7 +256,9 @@ def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
         # beside the claim, never across it
         far = claimed < ends[0] and 4 * claimed < ends[1] < math.inf
         at, side = (ends[1], "right") if far else (ends[0], "left" if ends[0] > claimed else "right")
-        axis.annotate(words, (at, height), (0, 8), textcoords="offset points", ha=side, color=colour, fontsize=8)
+        axis.annotate(
+            words, (at, height), (0, 8), textcoords="offset points", ha=side, color=colour, fontsize=style.SMALL
+        )
     axis.set_yticks(range(len(SAMPLERS)), labels=list(reversed(SAMPLERS.values())))
     axis.set_ylim(-0.5, len(SAMPLERS) - 0.3)
     axis.set_xscale("log")
@@ -266,7 +268,7 @@ def _limits(cells: pd.DataFrame) -> tuple[float, float]:
     """Return the ends of the axis of epsilons: left of the least there is room for its name."""
     finite = cells[["epsilon", "epsilon_refuted", "epsilon_proven"]].to_numpy(float)
     finite = finite[(finite > 0) & (finite < math.inf)]
-    return finite.min() / 3, 1.3 * finite.max()
+    return finite.min() / 4, 1.3 * finite.max()
 
 
 def _differences(axis: Axes, cells: pd.DataFrame) -> None:

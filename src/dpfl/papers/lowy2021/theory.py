@@ -121,7 +121,7 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
         panel.set(xscale="log", yscale="log")
         panel.set_title(task.replace(", ", ",\n", 1), fontsize=9)
         style.ticks_at(panel, group["rounds"])
-        panel.tick_params(axis="x", labelsize=7.5, labelrotation=30)
+        panel.tick_params(axis="x", labelsize=style.SMALL, labelrotation=45)
         style.plain_heights(panel)
     for place, panel in enumerate(axes.flat[: len(tasks)]):
         if place >= len(tasks) - _COLUMNS:

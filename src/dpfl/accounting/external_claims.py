@@ -145,7 +145,7 @@ def _joint_noise(event: events.DpEvent) -> float | None:
     return None if others or not noises else float(gaussian_dp.joint_noise(noises))
 
 
-# A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.
+# A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unproven.
 
 
 class ClaimVerdict(StrEnum):
@@ -155,7 +155,7 @@ class ClaimVerdict(StrEnum):
     """The claim is at least the proven epsilon: it holds for all data and losses."""
     REFUTED = "refuted"
     """Some data and losses spend more than the claim: no proof of it can exist."""
-    UNKNOWN = "unknown"
+    UNPROVEN = "unproven"
     """The claim lies between what is proven and what is exceeded."""
 
 
@@ -210,7 +210,7 @@ def judge(epsilon: float, guarantee: Guarantee) -> ClaimJudgement:
     if claimed >= guarantee.upper:
         return ClaimJudgement(ClaimVerdict.PROVEN, guarantee.upper_by, guarantee)
     why = f"not proven by: {guarantee.upper_by}; not refuted by: {guarantee.lower_by}"
-    return ClaimJudgement(ClaimVerdict.UNKNOWN, why, guarantee)
+    return ClaimJudgement(ClaimVerdict.UNPROVEN, why, guarantee)
 
 
 def check(claim: Claim) -> ClaimJudgement:

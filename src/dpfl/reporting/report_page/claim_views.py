@@ -122,11 +122,12 @@ class Place:
 class ClaimView:
     """A claim on the page.
 
-    `deciding` is the case that decides, with its numbers; `cases` has all of them, and `drawn` is their picture, None
-    if a picture would show nothing. `of` is the key of the claim that this one belongs to, its own if it is none, and
-    `part_of` that claim's text, then "". `judged_by` is what judges it in place of our runs, "" for our runs. `figure`
-    is the name of the paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if
-    it is computed. `our_question`: it is a question of ours, not a claim.
+    `in_short` is the `reason` in one or two sentences. `deciding` is the case that decides, with its numbers; `cases`
+    has all of them, and `drawn` is their picture, None if a picture would show nothing. `of` is the key of the claim
+    that this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what
+    judges it in place of our runs, "" for our runs. `figure` is the name of the paper's figure that shows it, ""
+    without one. `runs` is how many runs the deciding case has, 0 if it is computed. `our_question`: it is a question of
+    ours, not a claim.
     """
 
     key: str
@@ -138,6 +139,7 @@ class ClaimView:
     judged_by: str
     verdict: VerdictStyle
     reason: str
+    in_short: str
     deciding: str
     runs: int
     rule: str
@@ -178,6 +180,7 @@ def _view(
 ) -> ClaimView:
     """Return one claim."""
     places = tuple(each for place in row["places"].split() if (each := _place(folder, paper, place)))
+    reason = " ".join(filter(None, [row["reason"], shown_by(cases)]))
     return ClaimView(
         key=row["claim"],
         text=with_greek_symbols(row["text"]),
@@ -187,7 +190,8 @@ def _view(
         part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
-        reason=" ".join(filter(None, [row["reason"], shown_by(cases)])),
+        reason=reason,
+        in_short=undecided_in_short(row, cases) or reason,
         deciding=deciding_case(row, _claimed(row, cases)),
         runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
@@ -199,6 +203,21 @@ def _view(
         places=places,
         trace=trace,
     )
+
+
+def undecided_in_short(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
+    """Return why an undecided claim is undecided, in one or two sentences; "" for another verdict or few cases.
+
+    For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
+    judge." The other numbers are in the claim's reason.
+    """
+    if row["verdict"] != str(Verdict.UNDECIDED) or cases is None or row["cases"] < 2:
+        return ""
+    holds, fails = (count or "none" for count in (row["hold"], row["fail"]))
+    shows, contradicts = "shows" if row["hold"] <= 1 else "show", "contradicts" if row["fail"] <= 1 else "contradict"
+    said = f"{str(holds).capitalize()} of the {row['cases']} cases {shows} it and {fails} {contradicts} it."
+    single = ((cases["status"] == str(Status.OPEN)) & (cases["n"] == 1)).sum()
+    return f"{said} Most have a single run, which no test can judge." if 2 * single > row["cases"] else said
 
 
 _SCOPES = {

@@ -433,7 +433,7 @@ class PaperView:
             if claim.key == entry.get("claim"):
                 place, refuting = f"claim-{key}-{claim.key}", claim.deciding if claim.is_refuted else ""
                 return LeadFinding(
-                    sentence, claim.verdict, claim.reason, figure, place, refuting, self._other_parts(claim)
+                    sentence, claim.verdict, claim.in_short, figure, place, refuting, self._other_parts(claim)
                 )
         for table in self.sections.tables:
             if table.name == entry.get("table"):

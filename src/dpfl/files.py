@@ -119,7 +119,7 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{path} is not a regular file: delete it and run make again")
             if found.st_size > most:
-                raise InputError(f"{path} has more than {most} bytes, so it is none of ours: delete it")
+                raise InputError(f"{path} has more than {most} bytes, so dpfl did not write it: delete it")
             yield stream
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None

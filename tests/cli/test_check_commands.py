@@ -157,7 +157,7 @@ def test_three_epochs_are_refuted_as_their_48_steps(check, text, option):
         ("claims.json", claims({**POISSON, "delta": 2}), [], "claim 1: delta must be below 1"),
         ("claims.json", claims({**POISSON, "neighbouring": "near"}), [], "neighbouring must be one of"),
         ("claims.json", claims(FULL), [], "claim all: batch_size must be below records under add_or_remove"),
-        ("claims.json", "[]", [], "no file of claims"),
+        ("claims.json", "[]", [], "not a file of claims"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_one_line(check, name, text, options, message):

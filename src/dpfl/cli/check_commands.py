@@ -99,7 +99,7 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
                 raise InputError(f"{file} has an accountant's state within {printable(key)!r}: {_STATE_AS_JSON}")
     if isinstance(content, dict) and "schema" in content and (options or counts):
         raise InputError(
-            f"{file} is no log: its claims say all themselves; leave out --{_option(min({**options, **counts}))}"
+            f"{file} is not a log: its claims say all themselves; leave out --{_option(min({**options, **counts}))}"
         )
     return claims_of(content, file)
 

@@ -216,7 +216,7 @@ POINT = ["dataset", "stand_in_for", "model", "users", "law", "order", "release",
 
 
 def theory(run: pd.Series) -> dict[str, Any]:
-    """Return the fields of the pass of one run, its law and what is released apart."""
+    """Return the fields of the pass of one run, its law and its release apart."""
     constants = LossConstants.of(run["model"], run["radius"], 0.0)
     return {
         "n": int(run["users"]),

@@ -172,7 +172,7 @@ def trust_data(results: Results) -> pd.DataFrame:
 
 
 def draw_trust(table: pd.DataFrame) -> Figure:
-    """Draw excess risk at every epsilon, a row an algorithm below its level of trust, a panel a task."""
+    """Draw excess risk at every epsilon, a row per algorithm below its level of trust, a panel per task."""
     private = table[table["epsilon"] < math.inf]
     if private.empty:
         raise NotRunError("no private run of this study in this configuration")
@@ -525,7 +525,7 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
-    """Draw by how many per cent drawing users without replacement changes the risk: a row a released model, a panel a
+    """Draw by how many per cent drawing users without replacement changes the risk: a row per released model, a panel a
     noise, a mark a number of users a round. Every change is written beside its mark."""
     tasks = list(data.groupby(["dataset", "noise_std"]))
     figure, axes = style.panels(len(tasks), height=3.6, width=style.WIDTH, squeeze=False, sharex=True, sharey=True)

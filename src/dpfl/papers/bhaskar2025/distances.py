@@ -100,7 +100,7 @@ def distance_cells(results: Results) -> pd.DataFrame:
 
 
 def _by_round(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Return the distances to one reference in the first and, where there are more, the last round of each run."""
+    """Return the distances to one reference in the first and, if there are more, the last round of each run."""
     columns = [*_CELL, "seed", "reference", "round", "distance", "local_distance"]
     columns += ["noise_multiplier", "records", *_SETTINGS, ORIGIN]
     averaged, local = f"distance_to_{reference}", f"local_distance_to_{reference}"

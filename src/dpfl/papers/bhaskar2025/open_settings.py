@@ -42,7 +42,7 @@ MODELS = ("cnn_relu", "cnn_tanh")
 
 
 class Candidate(NamedTuple):
-    """Settings that the code leaves open for the pixel CNNs."""
+    """Settings of the pixel CNNs that the code does not state."""
 
     learning_rate: float
     momentum: float
@@ -376,7 +376,7 @@ _SPLITS = ((style.BLUE, "o"), (style.ORANGE, "s"), (style.RED, "^"))
 
 
 def draw_open(cells: pd.DataFrame) -> Figure:
-    """Draw a row of panels per data set that ran, a column per model and budget; a line a candidate, a mark a split."""
+    """Draw a row of panels per data set, a column per model and budget, a line per candidate, a mark per split."""
     datasets = list(cells.loc[cells["distance_pct"].notna(), "dataset"].unique())
     if not datasets:
         raise NotRunError("nothing that the rules count was run on real data at this scale")

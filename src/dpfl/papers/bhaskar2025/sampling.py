@@ -139,7 +139,7 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
 
 
 def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[str]:
-    """Return numbers with the half-widths of their intervals, where there are some."""
+    """Return numbers with the half-widths of their intervals, if there are some."""
     halves = ["" if math.isnan(half) else f" ± {half:.2f}" for half in intervals]
     return [form.format(value) + half for value, half in zip(values, halves, strict=True)]
 
@@ -199,7 +199,7 @@ def larger_epsilon(results: Results) -> pd.DataFrame:
 
 
 def draw_sampling(cells: pd.DataFrame) -> Figure:
-    """Draw one row per dataset, model and budget: what is known of epsilon, and accuracy over shuffled epochs."""
+    """Draw one row per dataset, model and budget: bounds on epsilon, and accuracy over shuffled epochs."""
     rows = list(cells.groupby(["ran_on", "model", "epsilon"], sort=False))
     figure, axes = style.panels(
         2, len(rows), width=style.WIDTH, height=2.4 + 0.5 * (len(rows) == 1), squeeze=False, sharex="col"

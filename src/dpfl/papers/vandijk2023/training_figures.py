@@ -406,7 +406,7 @@ _STRONGEST = {
 
 
 def draw_asynchrony(data: pd.DataFrame) -> Figure:
-    """Draw what asynchrony costs against the synchronous run, a row a dataset: accuracy by delay and by lost updates,
+    """Draw what asynchrony costs against the synchronous run, a row per dataset: accuracy by delay and by lost updates,
     and the strongest run of every other kind."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(
@@ -523,7 +523,7 @@ def delay_data(results: Results) -> pd.DataFrame:
 
 
 def draw_delay(data: pd.DataFrame) -> Figure:
-    """Draw accuracy over the closings of the loop: a panel a dataset, a line a delayed run, what it lost at its end."""
+    """Draw accuracy over the closings of the loop, a panel per dataset, and what each delayed run lost at its end."""
     tasks = list(data[data["scenario"] != "synchronous"].groupby(DATA, sort=False))
     figure, axes = style.panels(
         len(tasks), width=min(1 + 5 * len(tasks), style.WIDTH), height=3.3, squeeze=False, sharey=True

@@ -31,7 +31,7 @@ _SIGN = "="
 
 @dataclass(frozen=True)
 class Trace:
-    """Origin of a file: its path in the project, and the SHA-256 of its record, "" where there is none."""
+    """Origin of a file: its path in the project, and the SHA-256 of its record, "" if there is none."""
 
     file: str
     record_sha256: str
@@ -50,7 +50,7 @@ def trace_of(csv: Path, root: Path) -> Trace:
 
 
 def row_conditions(rows: pd.DataFrame) -> list[str]:
-    """Return for each row the value of --where that names it and no other; "" where no column can tell rows apart.
+    """Return for each row the value of --where that names it and no other; "" if no column can tell rows apart.
 
     Columns are taken from the left until every row differs. Columns whose values contain an equals sign are passed
     over.
@@ -323,7 +323,7 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with four digits; a dash where there is none."""
+    """Return a number with four digits; a dash if there is none."""
     return "–" if value != value else f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""The picture of the first screen, as coordinates: printed numbers against ours, or claimed epsilons against proven."""
+"""The picture of the first screen, as coordinates: published numbers and ours, or claimed and proven epsilons."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _STYLES = {
 
 
 def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
-    """Return the picture of the first screen: printed numbers where some of ours are comparable, else epsilons."""
+    """Return the picture of the first screen: published numbers where some of ours are comparable, else epsilons."""
     comparable = [each for each in numbers if not math.isnan(each.difference)]
     if comparable:
         return _printed(comparable)
@@ -69,7 +69,7 @@ def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonS
 
 
 def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
-    """Return our numbers against the printed ones, those of the unit that most have."""
+    """Return our numbers against the published ones, those of the unit that most have."""
     units = [each.unit for each in numbers]
     unit = max(dict.fromkeys(units), key=units.count)  # of several the first, in every process
     shown = [each for each in numbers if each.unit == unit]

@@ -170,12 +170,22 @@ def said_in(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and text of what a module says: messages of errors, first lines of docstrings of public names."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Raise) and node.exc:
-            texts = [each for each in ast.walk(node.exc) if isinstance(each, ast.Constant)]
-            yield from ((each.lineno, each.value) for each in texts if isinstance(each.value, str))
+            yield from _strings(node.exc)
         elif (
             isinstance(node, _DOCUMENTED) and not getattr(node, "name", "").startswith("_") and ast.get_docstring(node)
         ):
             yield node.body[0].lineno, ast.get_docstring(node).splitlines()[0]
+
+
+def _strings(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string in an expression; a value that an f-string fills in is an "x"."""
+    if isinstance(node, ast.JoinedStr):
+        yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.lineno, node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _strings(child)
 
 
 def test_no_message_and_no_docstring_has_a_banned_phrase():
@@ -190,9 +200,9 @@ def test_no_message_and_no_docstring_has_a_banned_phrase():
 
 
 def test_messages_and_first_lines_are_found_and_other_strings_are_not():
-    source = '"""Made anew."""\ndef f():\n    """One.\n\n    Anew."""\n    raise ValueError(f"{f} is no name")\n'
+    source = '"""Made anew."""\ndef f():\n    """One.\n\n    Anew."""\n    raise ValueError(f"{f} is no {f}")\n'
     private = 'def _f():\n    """Made anew."""\n    return "anew"\n'
-    assert list(said_in(source + private)) == [(1, "Made anew."), (3, "One."), (6, " is no name")]
+    assert list(said_in(source + private)) == [(1, "Made anew."), (3, "One."), (6, "x is no x")]
 
 
 def test_the_patterns_find_files():

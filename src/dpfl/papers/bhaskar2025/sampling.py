@@ -255,7 +255,7 @@ def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
         words = f"at least {at_least(ends[0])}, {proven}" if ends[1] > 1.05 * ends[0] else proven
         # beside the claim, never across it
         far = claimed < ends[0] and 4 * claimed < ends[1] < math.inf
-        at, side = (ends[1], "right") if far else (ends[0], "left" if ends[0] > claimed else "right")
+        at, side = (1.6 * ends[1], "right") if far else (ends[0], "left" if ends[0] > claimed else "right")
         axis.annotate(
             words, (at, height), (0, 8), textcoords="offset points", ha=side, color=colour, fontsize=style.SMALL
         )
@@ -265,10 +265,10 @@ def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
 
 
 def _limits(cells: pd.DataFrame) -> tuple[float, float]:
-    """Return the ends of the axis of epsilons: left of the least there is room for its name."""
+    """Return the ends of the axis of epsilons: beside the least and the largest there is room for their names."""
     finite = cells[["epsilon", "epsilon_refuted", "epsilon_proven"]].to_numpy(float)
     finite = finite[(finite > 0) & (finite < math.inf)]
-    return finite.min() / 4, 1.3 * finite.max()
+    return finite.min() / 3.6, 1.7 * finite.max()
 
 
 def _differences(axis: Axes, cells: pd.DataFrame) -> None:

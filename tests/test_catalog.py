@@ -58,7 +58,7 @@ def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
     [
         ("paper.yaml", "[a, b]", f"{KEY}/paper.yaml must have keys and values, found list"),
         ("paper.yaml", FACTS.replace("url", "ulr"), f"{KEY}/paper.yaml: unknown key ulr; known here: "),
-        ("paper.yaml", FACTS + "inferred: {'*': a, radii: b}", "/paper.yaml: inferred.radii is no key of settings"),
+        ("paper.yaml", FACTS + "inferred: {'*': a, radii: b}", "/paper.yaml: inferred.radii is not a key of settings"),
         ("paper.yaml", FACTS + "settings: {}", f"{KEY}/paper.yaml is not YAML: key 'settings' occurs twice"),
         (
             "paper.yaml",

@@ -104,7 +104,7 @@ def test_the_table_is_what_the_command_prints():
     columns, _, *rows = map(_cells, table.splitlines())
     expected = [[dict(zip(header, row, strict=True))[column] for column in columns] for row in printed]
     assert rows == expected
-    assert {row[columns.index("verdict")] for row in rows} == {"proven", "refuted", "unknown"}
+    assert {row[columns.index("verdict")] for row in rows} == {"proven", "refuted", "unproven"}
 
 
 @pytest.mark.slow

@@ -77,10 +77,10 @@ def test_a_run_that_does_not_state_its_privacy_is_refused(job, name):
     [
         ({"status": "exploded"}, "the status exploded, should be finished or diverged"),
         ({"status": math.nan}, "the status nan, should be"),
-        ({"accuracy_pct": math.nan}, "a finished run whose accuracy_pct, the metric after status, is no number"),
+        ({"accuracy_pct": math.nan}, "a finished run whose accuracy_pct, the metric after status, is not a number"),
         ({"accuracy_pct": "high"}, "a finished run whose accuracy_pct"),
-        ({"noise_multiplier": math.nan}, "a noise_multiplier that is no number of 0 or more"),
-        ({"noise_multiplier": -1.0}, "a noise_multiplier that is no number of 0 or more"),
+        ({"noise_multiplier": math.nan}, "a noise_multiplier that is not a number of 0 or more"),
+        ({"noise_multiplier": -1.0}, "a noise_multiplier that is not a number of 0 or more"),
         ({"privacy_mechanism": None}, "a row without privacy_mechanism"),
     ],
 )

@@ -96,10 +96,10 @@ def test_foreign_bytes_are_nothing():
     ("text", "message"),
     [
         ('{"a": 1, "a": 2}', "'a' stands twice"),
-        ("{", "is no ledger: Expecting"),
+        ("{", "is not a ledger: Expecting"),
         ("[" * 100_000, "nested too deeply"),
         (None, "cannot read"),
-        (" " * 101, "is no ledger: it is not a file of at most 100 bytes"),
+        (" " * 101, "is not a ledger: it is not a file of at most 100 bytes"),
     ],
 )
 def test_a_json_file_that_cannot_be_used_is_one_line(tmp_path, text, message):

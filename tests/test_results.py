@@ -122,7 +122,7 @@ def test_what_is_no_source_is_named(tmp_path, checkout, monkeypatch):
     with pytest.raises(InputError, match="several results: name one of"):
         r.tables(tmp_path)
     (tmp_path / "page.zip").write_text("no archive")
-    with pytest.raises(InputError, match=r"page\.zip is no crate"):
+    with pytest.raises(InputError, match=r"page\.zip is not a crate"):
         r.tables(tmp_path / "page.zip")
     with pytest.raises(InputError, match="nowhere is not there"):
         r.tables("nowhere")

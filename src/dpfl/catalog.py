@@ -42,7 +42,7 @@ _SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PaperLoader(UniqueKeys, _SAFE_LOADER):
-    """Safe loader, by libyaml where there is one: every stage reads these files, and it is ten times as fast."""
+    """Safe loader, by libyaml if there is one: every stage reads these files, and it is ten times as fast."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def load(key: str) -> Paper:
     for name, content in {"paper": facts, **others}.items():
         require_valid(f"{key}/{name}.yaml", content, f"{name}.yaml")
     if astray := sorted(set(facts.get("inferred", {})) - {"*", *facts["settings"]}):
-        raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is no key of settings")
+        raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is not a key of settings")
     known = {"claim": others["claims"], "table": facts["tables"], "figure": facts["figures"]}
     named = [(part, each[part]) for each in facts.get("findings", []) for part in known if part in each]
     named += [("figure", claim["figure"]) for claim in others["claims"].values() if "figure" in claim]
@@ -121,7 +121,7 @@ def _content(path: Path, name: str) -> dict[str, Any]:
 
 @cache
 def validator() -> type:
-    """Return the class of validators of JSON schemas, for which 1.0 is no integer: a seed of it is another than 1."""
+    """Return the class of validators of JSON schemas, for which 1.0 is not an integer: as a seed it differs from 1."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 

@@ -10,7 +10,7 @@ An experiment is a module of one of the packages KINDS; its name is the key `exp
 - `calibrate` reads the data set's description only, never its records: it returns a row a cell with the cell's keys,
   `noise_multiplier` (the noise's standard deviation over the norm bound of one record's contribution; 0 without
   privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
-- `train` takes these rows back and returns the run table (dpfl.grid.run_table): a row a run, cells in the
+- `train` takes these rows back and returns the run table (dpfl.grid.run_table): one row for each run, cells in the
   job's order and seeds within, each with all that it rests on. Columns: paper, job, experiment, dataset,
   stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged"); the metrics, of
   which the first is a number in every finished run; noise_* and privacy_*. On a CPU the same arguments give
@@ -64,7 +64,7 @@ class Experiment(Protocol):
     """The functions that an experiment offers; the module's docstring says what is trained and why."""
 
     def calibrate(self, job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-        """Return a row a cell of `job`: its keys, its noise and its privacy statement.
+        """Return one row for each cell of `job`: its keys, its noise and its privacy statement.
 
         `description` is the data set's (dpfl.data.loading.load_description). Raises InputError for settings or cells
         that cannot be used.
@@ -149,7 +149,9 @@ def require_trained(job: TrainingJob, table: pd.DataFrame) -> None:
     names = list(table.columns)
     main = names[names.index("status") + 1]
     if not np.isfinite(_numbers(table.loc[table["status"] == "finished", main])).all():
-        raise InputError(f"{_place(job, 'train')} a finished run whose {main}, the metric after status, is no number")
+        raise InputError(
+            f"{_place(job, 'train')} a finished run whose {main}, the metric after status, is not a number"
+        )
 
 
 def _require_rows(job: TrainingJob, function: str, rows: object, count: int, columns: list[str]) -> None:
@@ -167,7 +169,7 @@ def _require_noise(job: TrainingJob, function: str, rows: pd.DataFrame) -> None:
     """Raise InputError unless every row states its noise multiplier, a number of 0 or more, and its mechanism."""
     noise = _numbers(rows["noise_multiplier"])
     if not (np.isfinite(noise) & (noise >= 0)).all():
-        raise InputError(f"{_place(job, function)} a noise_multiplier that is no number of 0 or more")
+        raise InputError(f"{_place(job, function)} a noise_multiplier that is not a number of 0 or more")
     if bool(rows["privacy_mechanism"].isna().to_numpy().any()):
         raise InputError(f"{_place(job, function)} a row without privacy_mechanism: every run states its privacy")
 

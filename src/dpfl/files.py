@@ -119,7 +119,7 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{path} is not a regular file: delete it and run make again")
             if found.st_size > most:
-                raise InputError(f"{path} has more than {most} bytes, so it is none of ours: delete it")
+                raise InputError(f"{path} has more than {most} bytes, so dpfl did not write it: delete it")
             yield stream
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
@@ -164,15 +164,15 @@ def read_given_json(path: Path, kind: str, most: int = LONGEST_PAGE) -> Any:
     deeply, or has a key twice in one object.
     """
     if path.exists() and not (path.is_file() and path.stat().st_size <= most):
-        raise InputError(f"{path} is no {kind}: it is not a file of at most {most} bytes")
+        raise InputError(f"{path} is not a {kind}: it is not a file of at most {most} bytes")
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:
-        raise InputError(f"{path} is no {kind}: it is nested too deeply") from None
+        raise InputError(f"{path} is not a {kind}: it is nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"{path} is no {kind}: {error}") from None
+        raise InputError(f"{path} is not a {kind}: {error}") from None
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Use a GPU by torch: refuse where there is none, compute in full single precision, name what decides its bits."""
+"""Use a GPU by torch: refuse if there is none, compute in full single precision, name what decides its bits."""
 
 from __future__ import annotations
 

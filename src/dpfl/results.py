@@ -2,7 +2,7 @@
 
     import dpfl.results as r
     r.tables()                                                     # what there is
-    r.table("bhaskar2025", 2)                                      # one row a printed number, ours beside it
+    r.table("bhaskar2025", 2)                                      # one row a published number, ours beside it
     r.runs("bhaskar2025", dataset="mnist", model="cnn_tanh")       # one row a round
     r.claims(), r.epsilons()
 
@@ -59,7 +59,7 @@ _ROUND = {"_by_round": "round", "_by_epoch": "epoch"}
 
 
 def tables(source: Source = "paper") -> pd.DataFrame:
-    """Return what there is: a row for each table and figure of a source, with the columns of `COLUMNS["tables"]`."""
+    """Return the contents: a row for each table and figure of a source, with the columns of `COLUMNS["tables"]`."""
     folder, rows = results_folder(source), []
     for kind in _KINDS:
         for path in sorted((folder / kind).glob("*.csv")):
@@ -72,7 +72,7 @@ def tables(source: Source = "paper") -> pd.DataFrame:
 
 
 def table(paper: str, name: int | str, source: Source = "paper") -> pd.DataFrame:
-    """Return the data of a table, every digit: a row a cell, the columns as its CSV file has them.
+    """Return the data of a table, every digit: one row for each cell, the columns as its CSV file has them.
 
     `name` is the number that the paper gives it, or the name that `tables` lists. Published numbers are in
     published_<name>_<unit>, ours in <name>_<unit>. Raises InputError for a name that there is not, and NotRunError,
@@ -87,7 +87,7 @@ def figure(paper: str, name: int | str, source: Source = "paper") -> pd.DataFram
 
 
 def runs(paper: str, source: Source = "paper", **where: Any) -> pd.DataFrame:
-    """Return the runs of a paper: a row a round (or epoch) of each run, or a row a run if it reports its end alone.
+    """Return the runs of a paper: a row for each round (or epoch), or one for the run if it reports its end alone.
 
     `where` keeps the runs with this value, or one of these values, in a column: `dataset="mnist"`,
     `epsilon=[1.2, 2.93]`; None is a setting that the run does not have. The lists of the run table become a row for
@@ -101,7 +101,7 @@ def runs(paper: str, source: Source = "paper", **where: Any) -> pd.DataFrame:
 
 
 def claims(source: Source = "paper") -> pd.DataFrame:
-    """Return the verdicts: a row a claim, papers in alphabetical order. Columns: `COLUMNS["claims"]`.
+    """Return the verdicts: one row for each claim, papers in alphabetical order. Columns: `COLUMNS["claims"]`.
 
     Raises InputError if no claim of the source was judged.
     """
@@ -113,7 +113,7 @@ def claims(source: Source = "paper") -> pd.DataFrame:
 
 
 def epsilons(source: Source = "paper") -> pd.DataFrame:
-    """Return every private setting that claims an epsilon, once: what is claimed, proven and exceeded, and by what.
+    """Return every private setting that claims an epsilon, once, with its claim, its bounds, and their proofs.
 
     Columns: `COLUMNS["epsilons"]`. Raises InputError if nothing private of the source was calibrated.
     """
@@ -158,7 +158,7 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
 
 
 def compare(first: Source, second: Source, metric: str | None = None) -> pd.DataFrame:
-    """Return what differs between two sources: a row a cell, with the columns of `COLUMNS["compare"]`.
+    """Return what differs between two sources: one row for each cell, with the columns of `COLUMNS["compare"]`.
 
     A source may also be a configuration (mine.yaml), which stands for its jobs in results/<scale>. Cells are matched by
     their settings; one that has a single value in the first source and another in the second is what is compared, and
@@ -176,7 +176,7 @@ def compare(first: Source, second: Source, metric: str | None = None) -> pd.Data
 
 
 def run_tables(paper: str, source: Source = "paper") -> list[pd.DataFrame]:
-    """Return the runs of a paper, a table an experiment and a row a run, with `origin`; lists stay JSON text.
+    """Return the runs of a paper, a table per experiment and a row per run, with `origin`; lists stay JSON text.
 
     Settings stand before the column seed, metrics after it. Raises InputError if there is none.
     """
@@ -295,13 +295,15 @@ def _unpacked(path: Path, _time: int) -> Path:
                 if not parts or parts[0] != "results" or ".." in parts or member.is_dir():
                     continue
                 if (left := left - member.file_size) < 0:
-                    raise InputError(f"{path} unpacks to more than {_LARGEST_CRATE >> 20} MiB: it is no crate of ours")
+                    raise InputError(
+                        f"{path} unpacks to more than {_LARGEST_CRATE >> 20} MiB: dpfl did not write this crate"
+                    )
                 target = Path(place.name, *parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as stream:
                     target.write_bytes(stream.read(member.file_size + 1))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        raise InputError(f"{path} is no crate: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path} is not a crate: {' '.join(str(error).split())}") from None
     return Path(place.name)
 
 

@@ -42,7 +42,7 @@ class LogHandler(LogHandlerBase):
     """Writer of events, whatever Snakemake's own lines leave out (`--quiet`)."""
 
     def __post_init__(self) -> None:
-        """Begin the file anew."""
+        """Begin the file again."""
         EVENTS.parent.mkdir(exist_ok=True)
         self._stream = EVENTS.open("w", encoding="ascii")
 
@@ -69,7 +69,7 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_file(self) -> bool:
-        """False: the file is none that Snakemake should name to a user as a log."""
+        """False: Snakemake should not name the file to a user as a log."""
         return False
 
     @property

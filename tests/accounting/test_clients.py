@@ -183,8 +183,8 @@ def with_round(**changed):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("{", "is no ledger of clients"),
-        ("\xff", "is no ledger of clients"),
+        ("{", "is not a ledger of clients"),
+        ("\xff", "is not a ledger of clients"),
         ("[" * 100_000, "nested too deeply"),
         ("[]", '"schema" should be "dpfl-clients/1"'),
         (json.dumps(GOOD).replace('"count": 2', '"count": 2, "count": 3'), "key 'count' stands twice"),
@@ -222,7 +222,7 @@ def test_what_is_no_file_or_too_long_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "long.json").open("wb") as stream:
         stream.truncate(1 << 40)  # sparse: it takes no room
     for path in (tmp_path / "pipe", tmp_path / "long.json", tmp_path):
-        with pytest.raises(InputError, match="is no ledger of clients: it is not a file of at most"):
+        with pytest.raises(InputError, match="is not a ledger of clients: it is not a file of at most"):
             ClientAccountant.load(path)
 
 

@@ -52,8 +52,8 @@ INTERVAL = Guarantee(upper=3.0, lower=1.0, upper_by="a proof", lower_by="a pair"
     ("epsilon", "verdict", "why"),
     [
         (0.99, ClaimVerdict.REFUTED, "a pair"),
-        (1.0, ClaimVerdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
-        (2.99, ClaimVerdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
+        (1.0, ClaimVerdict.UNPROVEN, "not proven by: a proof; not refuted by: a pair"),
+        (2.99, ClaimVerdict.UNPROVEN, "not proven by: a proof; not refuted by: a pair"),
         (3.0, ClaimVerdict.PROVEN, "a proof"),
     ],
 )
@@ -87,7 +87,7 @@ def test_full_batches_are_decided_by_the_closed_form():
 def test_an_observer_of_the_last_iterate_leaves_a_claim_open():
     run = (Phase(ShuffledEpochs(batch_size=10, records=100), 1.0, 30),)
     assert check(Claim("", run, 1e-5, 2.0)).verdict is ClaimVerdict.REFUTED
-    assert check(Claim("", run, 1e-5, 2.0, observer="last_iterate")).verdict is ClaimVerdict.UNKNOWN
+    assert check(Claim("", run, 1e-5, 2.0, observer="last_iterate")).verdict is ClaimVerdict.UNPROVEN
 
 
 def test_samplers_are_made_by_name():

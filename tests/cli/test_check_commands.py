@@ -42,7 +42,7 @@ def claims(*entries: dict) -> str:
 def test_every_claim_has_its_line(check):
     status, rows, _ = check("claims.json", claims(POISSON, SHUFFLED, {**SHUFFLED, "observer": "last_iterate"}))
     assert status == 1
-    assert [row["verdict"] for row in rows] == ["proven", "refuted", "unknown"]
+    assert [row["verdict"] for row in rows] == ["proven", "refuted", "unproven"]
     # 12.772584: reference value of the worst pair of shuffled epochs at these settings.
     assert float(rows[1]["at least"]) == pytest.approx(12.7726, abs=1e-3)
     assert "worst pair" in rows[1]["why"]
@@ -157,7 +157,7 @@ def test_three_epochs_are_refuted_as_their_48_steps(check, text, option):
         ("claims.json", claims({**POISSON, "delta": 2}), [], "claim 1: delta must be below 1"),
         ("claims.json", claims({**POISSON, "neighbouring": "near"}), [], "neighbouring must be one of"),
         ("claims.json", claims(FULL), [], "claim all: batch_size must be below records under add_or_remove"),
-        ("claims.json", "[]", [], "no file of claims"),
+        ("claims.json", "[]", [], "not a file of claims"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_one_line(check, name, text, options, message):

@@ -171,7 +171,7 @@ def test_other_bytes_around_the_members_are_found(crate, place):
         content[place] ^= 1
     crate.write_bytes(content)
     [finding] = audit(Path("results/demo")).findings
-    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is no crate, or a damaged one")
+    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is not a crate, or is damaged")
 
 
 @pytest.mark.parametrize("level", [1, 9])
@@ -218,7 +218,7 @@ def test_a_member_twice_is_found(crate):
     with zipfile.ZipFile(crate, "w", zipfile.ZIP_DEFLATED) as archive, pytest.warns(UserWarning, match="Duplicate"):
         for each in ((name, b"other"), *members):
             archive.writestr(*each)
-    assert only_problem(crate) == "is no crate, or a damaged one"
+    assert only_problem(crate) == "is not a crate, or is damaged"
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link", "dead link"])
@@ -273,7 +273,7 @@ def test_every_required_check_of_the_validator_passes_offline(crate, tmp_path, b
 # A crate that would fill memory or disk is damaged: nothing of it is unpacked beyond what a crate can hold.
 
 
-DAMAGED = [("results/demo.crate.zip", "is no crate, or a damaged one")]
+DAMAGED = [("results/demo.crate.zip", "is not a crate, or is damaged")]
 
 
 def problems():

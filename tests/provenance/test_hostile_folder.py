@@ -233,7 +233,7 @@ def test_claims_without_end_are_one_line(tmp_path, name):
 def test_a_table_that_unpacks_to_more_than_ours_have_is_none(tmp_path, content):
     path = tmp_path / "runs.csv.gz"
     path.write_bytes(gzip.compress(content, 1))
-    with pytest.raises(InputError, match="is no table: it has more than"):
+    with pytest.raises(InputError, match="is not a table: it has more than"):
         table_text(path)
     with path.open("r+b") as stream:  # zeros behind a packed file are skipped one by one
         stream.truncate(ENDLESS)

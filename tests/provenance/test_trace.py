@@ -127,7 +127,9 @@ def test_numbers_are_compared_as_numbers():
 def test_a_row_of_another_number_of_cells_is_no_table(tmp_path, row):
     path = tmp_path / "t.csv"
     path.write_text(f"model,epsilon\na,1\n{row}\n")
-    with pytest.raises(InputError, match=r"t\.csv is no table: row 2 has another number of cells than the first line"):
+    with pytest.raises(
+        InputError, match=r"t\.csv is not a table: row 2 has another number of cells than the first line"
+    ):
         rows_where(path, {"model": "a"})
 
 

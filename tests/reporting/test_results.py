@@ -51,14 +51,14 @@ def test_a_missing_or_broken_table_is_named(tmp_path):
     with pytest.raises(InputError, match=r"t\.csv is empty"):
         read_csv(tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text('a,b\n1,"2\n')
-    with pytest.raises(InputError, match=r"t\.csv is no table"):
+    with pytest.raises(InputError, match=r"t\.csv is not a table"):
         read_csv(tmp_path / "t.csv")
 
 
 def test_a_small_file_that_unpacks_without_end_is_no_table(tmp_path, monkeypatch):
     monkeypatch.setattr("dpfl.reporting.results._LONGEST_TABLE", 1 << 20)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n" * (1 << 19)))
-    with pytest.raises(InputError, match=r"t\.csv\.gz is no table: it has more than 1 MiB"):
+    with pytest.raises(InputError, match=r"t\.csv\.gz is not a table: it has more than 1 MiB"):
         read_csv(tmp_path / "t.csv.gz")
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n" * ((1 << 19) - 1)))
     assert len(read_csv(tmp_path / "t.csv.gz")) == (1 << 19) - 1
@@ -118,7 +118,7 @@ def test_a_damaged_run_table_is_named(tmp_path):
         with pytest.raises(InputError, match=r"t\.csv\.gz is"):
             read_csv(path)
     path.write_bytes(whole[:-9])
-    with pytest.raises(InputError, match=r"t\.csv\.gz is no table"):
+    with pytest.raises(InputError, match=r"t\.csv\.gz is not a table"):
         read_rows(path)
 
 

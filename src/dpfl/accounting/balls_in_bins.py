@@ -213,7 +213,7 @@ class SumLaw:
     below: float
 
     def units(self) -> Array:
-        """Return the units of the masses, shape (k,); capped at e^300 where no bound is to be had."""
+        """Return the units of the masses, shape (k,); capped at e^300 if no bound is to be had."""
         with np.errstate(under="ignore"):
             return np.exp(np.minimum(self.scale(self.values), 300.0))
 

@@ -92,7 +92,7 @@ class ClientRound:
             raise ValueError(f"colluding must leave one of the {len(self.cohort)} clients, got {colluding}")
 
     def step(self, clients: int) -> tuple[Poisson | FixedBatches | FullBatch, float]:
-        """Return the sampler and the noise multiplier of what is released, of `clients` if no cohort is named.
+        """Return the sampler and the noise multiplier of the release, for `clients` if no cohort is named.
 
         Source: derived in the module. Raises ValueError naming the field that does not fit as many clients.
         """
@@ -234,7 +234,7 @@ class ClientAccountant:
         """
         content = read_given_json(path, "ledger of clients")
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise InputError(f'{path} is no ledger of clients: "schema" should be "{SCHEMA}"')
+            raise InputError(f'{path} is not a ledger of clients: "schema" should be "{SCHEMA}"')
         place = str(path)
         try:
             _only(content, {"schema", "neighbouring", "clients", "rounds"})

@@ -376,7 +376,7 @@ class LossPart(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Losses of laws between those of two parts, `low` and `high`, of one step each.
+    """Losses of laws between the laws of two parts, `low` and `high`, of one step each.
 
     Loss i is dominated by that of `high` with the chance `above`[i], else of `low`; and it dominates that of `high`
     with the chance `below`[i], else of `low`, if these are first rounded down, then `trimmed`. It occurs `counts`[i]
@@ -392,7 +392,7 @@ class Between(NamedTuple):
 
 
 class LossSearch:
-    """The search for epsilon at `delta` of independent losses: those of all `parts`, and those `between` parts.
+    """The search for epsilon at `delta` of independent losses: of all `parts`, and of laws `between` parts.
 
     Where they have more than one law, `cells` must answer for exactly the step that it is asked for.
     Source: derived; the tilt is that of the saddle point (alghamdi2023).

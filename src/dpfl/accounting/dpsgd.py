@@ -161,7 +161,7 @@ def noise_multiplier(
     `target_epsilon` > 0, `sample_rate` in (0, 1], integer `steps` >= 1, `delta` in (0, 1), `neighbouring` as for
     `epsilon`. Guarantee: with that noise `epsilon` by the same accountant, under `neighbouring`, is at most
     `target_epsilon`. Source: `epsilon`, solved for the noise.
-    Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier up to 1e6 meets it: the
+    Raises ValueError naming the argument, `target_epsilon` also if no noise multiplier up to 1e6 meets it: the
     RDP accountant of Opacus cannot get below (ln(1/delta) - ln 63)/62 - ln(63/62), say: 0.103 at delta = 1e-5.
     """
     relation = _checked_relation(neighbouring, accountant)

@@ -138,14 +138,14 @@ def _with_one_zcdp(parts: Iterable[tuple[Sampler, float, int]]) -> Iterator[tupl
 
 
 def _joint_noise(event: events.DpEvent) -> float | None:
-    """Return the noise multiplier of Gaussian parts that one sample releases; None where there are others."""
+    """Return the noise multiplier of Gaussian parts that one sample releases; None if there are others."""
     parts = list(_flat(event, 1))
     others = any(sampler != FullBatch() for sampler, _, _ in parts)
     noises = [float(gaussian_dp.joint_noise([noise])) / math.sqrt(count) for _, noise, count in parts if count]
     return None if others or not noises else float(gaussian_dp.joint_noise(noises))
 
 
-# A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unknown.
+# A claim that somebody makes about a private run, and the verdict on it: proven, refuted, or unproven.
 
 
 class ClaimVerdict(StrEnum):
@@ -155,7 +155,7 @@ class ClaimVerdict(StrEnum):
     """The claim is at least the proven epsilon: it holds for all data and losses."""
     REFUTED = "refuted"
     """Some data and losses spend more than the claim: no proof of it can exist."""
-    UNKNOWN = "unknown"
+    UNPROVEN = "unproven"
     """The claim lies between what is proven and what is exceeded."""
 
 
@@ -210,7 +210,7 @@ def judge(epsilon: float, guarantee: Guarantee) -> ClaimJudgement:
     if claimed >= guarantee.upper:
         return ClaimJudgement(ClaimVerdict.PROVEN, guarantee.upper_by, guarantee)
     why = f"not proven by: {guarantee.upper_by}; not refuted by: {guarantee.lower_by}"
-    return ClaimJudgement(ClaimVerdict.UNKNOWN, why, guarantee)
+    return ClaimJudgement(ClaimVerdict.UNPROVEN, why, guarantee)
 
 
 def check(claim: Claim) -> ClaimJudgement:
@@ -499,7 +499,7 @@ def _number(row: Mapping[str, Any], name: str) -> float:
 
 
 def _joined(entries: Sequence[Entry], path: Path) -> list[Entry]:
-    """Return the entries with equal neighbours joined. Raises InputError where there is none."""
+    """Return the entries with equal neighbours joined. Raises InputError if there is none."""
     joined: list[Entry] = []
     for entry in entries:
         if joined and joined[-1][:2] == entry[:2]:
@@ -526,7 +526,7 @@ def claims_of(content: Any, path: Path) -> list[Claim]:
     """
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise InputError(
-            f'{path} is no file of claims, whose "schema" should be "{SCHEMA}", and no log: as JSON a log is '
+            f'{path} is not a file of claims, whose "schema" should be "{SCHEMA}", and no log: as JSON a log is '
             f'{{"history": [[{", ".join(_COLUMNS)}], ...]}}{_keys_in(content)}'
         )
     entries = content.get("claims")

@@ -83,7 +83,7 @@ def search(
     """Return noise that spends between (1 - tolerance) target and target: secants in logarithms, within a bracket.
 
     `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`. Where LEAST_NOISE is
-    enough, that is the answer; 0.0 where nothing is spent even there.
+    enough, that is the answer; 0.0 if nothing is spent even there.
     Source: the secant rule.
     """
     high, low, step = math.log(enough), -math.inf, 0.7
@@ -144,7 +144,7 @@ _SMALLEST_DELTA = 1e-15
 class Guarantee:
     """Bounds proven at one delta: the run is (`upper`, delta)-DP, and not (e, delta)-DP for any e < `lower`.
 
-    `upper` is inf and `lower` is 0 where nothing is proven. `upper_by` and `lower_by` name the proof.
+    `upper` is inf and `lower` is 0 if nothing is proven. `upper_by` and `lower_by` name the proof.
     """
 
     upper: float
@@ -171,7 +171,7 @@ def guarantee(
     observer: Observer | str = Observer.EVERY_STEP,
     convex: HidesSteps | None = None,
 ) -> Guarantee:
-    """Return what is proven of `steps` noisy steps on batches of `sampler`, at `delta` in [1e-290, 1).
+    """Return bounds on epsilon for `steps` noisy steps on batches of `sampler`, at `delta` in [1e-290, 1).
 
     `noise_multiplier` > 0 is the standard deviation of the noise on a batch's sum over the norm bound of one
     record's contribution, under every relation; integer `steps` >= 0. Where the last epoch is cut short, the upper
@@ -224,10 +224,10 @@ def guarantee_of_phases(
     observer: Observer | str = Observer.EVERY_STEP,
     convex: HidesSteps | None = None,
 ) -> Guarantee:
-    """Return what is proven of `phases` one after another on the same records; else as `guarantee`.
+    """Return bounds on epsilon for `phases` one after another on the same records; else as `guarantee`.
 
     Their losses are added on one grid, each order of the pair separately. Where `convex` states one problem for all
-    phases, full batches hide all iterates but the last of each phase: given it, the next phase starts anew, so the
+    phases, full batches hide all iterates but the last of each phase: given it, the next phase starts again, so the
     phases' Gaussian DP composes. Equal phases of full or fixed batches in a row are one.
     Source: `guarantee`, composed. Raises ValueError naming the argument: convex too, for phases of another sampler,
     whose last iterates have no proof that composes.
@@ -315,7 +315,7 @@ def noise_multiplier(  # noqa: PLR0913
     the target and, but for rounding, within 1e-5 of it, relative (the rate relative to its excess over `fpr`); 0.0
     where any noise at all is enough (a record that is used with a chance below delta, or the advantage), and for
     samplers that amplify 0.001 where less would do. Other arguments as for `guarantee`; `steps` >= 1. Source:
-    `guarantee` or `privacy_curve`, solved for the noise. Raises ValueError naming the argument, the target where no
+    `guarantee` or `privacy_curve`, solved for the noise. Raises ValueError naming the argument, the target if no
     noise meets it.
 
     >>> from dpfl.accounting import BallsInBins, Poisson, guarantee, noise_multiplier

@@ -492,7 +492,7 @@ _TAIL_MASS = 1e-14
 
 @dataclass(frozen=True)
 class UniformSteps:
-    """Noisy SGD in units of lipschitz: `sample_rate` the batch's share, `diameter` that of the set (inf: none).
+    """Noisy SGD in units of lipschitz: `sample_rate` is the batch's share, `diameter` the set's (inf: none).
 
     `sensitivity` is by how much the record moves a sum of gradients (1 or 2), which bounds how far two runs drift.
     """

@@ -1,6 +1,6 @@
 """Privacy of silos (ISRL-DP): epsilon of what they send, their noise, and the rates of lowy2021 with their rounds.
 
-Noise that each client adds in lowy2021, where no server is trusted, and the epsilon that it spends. Everywhere n =
+Noise that each client adds in lowy2021, if no server is trusted, and the epsilon that it spends. Everywhere n =
 `records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client are neighbours when
 one record is replaced. The noise is added to the mean of a batch's K gradients.
 

@@ -242,7 +242,7 @@ def fitting_grid(p_mass: Array, q_mass: Array, steps: int) -> LossGrid:
 
 
 def grid_between(low: float, high: float, variance: float, steps: int, places: int = MOST_LAW_PLACES) -> LossGrid:
-    """Return a grid from the loss -`low` to `high` for `steps` steps of that `variance` of the loss.
+    """Return a grid from the loss -`low` to `high` for `steps` steps whose loss has this `variance`.
 
     Source: derived here.
     """

@@ -58,5 +58,5 @@ class HidesSteps(Protocol):
     def last_iterate_mu(
         self, sampler: Accountable, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
     ) -> float | None:
-        """Return a mu of Gaussian DP of the last iterate, wherever the first one is; None where there is no proof."""
+        """Return a mu of Gaussian DP of the last iterate, wherever the first one is; None if there is no proof."""
         ...

@@ -66,7 +66,7 @@ class Bounds(TypedDict, total=False):
 
 
 def real(name: str, value: ArrayLike, **bounds: Unpack[Bounds]) -> float:
-    """Return `value` as one float; the bounds are those of `real`. Raises ValueError naming the argument."""
+    """Return `value` as one float; bounds as for `real`. Raises ValueError naming the argument."""
     array = reals(name, value, **bounds)
     if array.ndim:
         raise ValueError(f"{name} must be one number, got an array of shape {array.shape}")
@@ -200,11 +200,11 @@ def least_noise(  # noqa: PLR0913
 ) -> float | None:
     """Return x in [`low`, `high`] where the falling `excess` is in [-`room`, 0]: the least noise but for `room`.
 
-    `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
+    `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf if nothing is spent. Secant
     steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none over `longest`, no slope
     flatter than `flattest`, a step of 1 where the excess is infinite and `longest` too; halving where a step
     leaves the bracket. Returns `low` where even that is not in excess, the least x found in no excess after `tries`
-    looks or where the bracket has no number inside, and None where there is none (`known`: there is one, at `high`).
+    looks or where the bracket has no number inside, and None if there is none (`known`: there is one, at `high`).
     Source: the secant rule.
     """
     aim = -room / 2 if aim is None else aim
@@ -259,7 +259,7 @@ def power(log_base: ArrayLike, exponent: ArrayLike) -> Array:
 
 
 def probability(log_value: Array) -> Array:
-    """exp, at most 1: rounding, or a T = n/m that is no integer, may lift a sum of probabilities above it."""
+    """exp, at most 1: rounding, or a fractional T = n/m, may lift a sum of probabilities above it."""
     return exponential(np.minimum(log_value, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
+"""An accountant for Opacus's registry: the upper end of the certified interval for Poisson samples.
 
     from opacus import PrivacyEngine
     from dpfl.accounting.opacus_accountant import register
@@ -44,7 +44,7 @@ class CertifiedAccountant(IAccountant):
         self.history.append((noise_multiplier, sample_rate, steps))
 
     def get_epsilon(self, delta: float, **options: Any) -> float:
-        """Return epsilon at `delta` of all steps so far; inf where one was without noise.
+        """Return epsilon at `delta` of all steps so far; inf if one was without noise.
 
         `options` of other accountants are left alone: this one has none. Raises ValueError naming delta.
         """

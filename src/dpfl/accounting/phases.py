@@ -112,7 +112,7 @@ def as_move(part: SamplerAccountant[Any]) -> SamplerAccountant[Any]:
 
 
 def joined_parts(runs: Sequence[Run], *, complete: bool = False) -> list[SamplerAccountant[Any]]:
-    """Return the runs with those of one setting counted together, and all uses without amplification as one Gaussian.
+    """Return the runs, counted together if they have one setting, and all uses without amplification as one Gaussian.
 
     An epoch that is cut short counts as complete. If `complete` ones count alone, it stands for itself, and so do
     shuffled epochs, of which a floor is known.

@@ -218,7 +218,7 @@ class PrivacyCurve:
 
     @cached_property
     def _below(self) -> tuple[LossSearch, ...]:
-        """Losses that the runs dominate, in both orders; none where nothing is known."""
+        """Losses that the runs dominate, in both orders; none if nothing is known."""
         parts = [_in_range(part) for part in joined_parts(self.runs, complete=True)]
         sources = [source for part in parts if (source := part.below()) is not None]
         only_full = all(isinstance(part.run.sampler, FullBatch) for part in parts)

@@ -121,7 +121,7 @@ class _Pure(SamplerAccountant[Any]):
 
     @abstractmethod
     def _once(self, delta: float) -> float:
-        """Return epsilon at delta of one step; below 0 where nothing is spent."""
+        """Return epsilon at delta of one step; below 0 if nothing is spent."""
 
     @abstractmethod
     def _law(self, edges: Array) -> tuple[Array, Array]:

@@ -104,7 +104,7 @@ def filter_order(
 
     Without a `sampler` they are Gaussian, of any noise. A choice, not a bound: any order will do that is chosen before
     the first round. Source: derived here, the largest ratio of `filter_budget` and `divergence` over a grid of orders.
-    Raises ValueError naming the argument, and epsilon where no order leaves a budget.
+    Raises ValueError naming the argument, and epsilon if no order leaves a budget.
     """
     target, failure = real("epsilon", epsilon, above=0), real("delta", delta, above=0, below=1)
     budgets = _budgets(target, failure, _FILTER_ORDERS)

@@ -1,4 +1,4 @@
-"""Balls in bins under replace_one: the law of an epoch's loss where one record takes another's place.
+"""Balls in bins under replace_one: the law of an epoch's loss if a record takes another's place.
 
 In units of the noise, s = 1/noise. Given the other records' bins and all that was seen, the record falls into each of
 the T steps alike: P is the mean over t of N(g_t e_t, I), Q that of N(h_t e_t, I), |g_t| and |h_t| at most s; each move

@@ -86,7 +86,7 @@ class PhaseSource(NamedTuple):
 
 @dataclass(frozen=True)
 class SamplerAccountant(ABC, Generic[Kind]):
-    """Proofs about a run whose batches `sampler`, that of the `run`, draws.
+    """Proofs about a run whose batches `sampler`, the sampler of `run`, draws.
 
     A sampler without amplification states `expected_uses` and `lower`, and `unamplified_mu` where a record is not used
     in every step. One that amplifies also states `amplified`, and for phases `above` and `below`: losses that dominate
@@ -132,7 +132,7 @@ class SamplerAccountant(ABC, Generic[Kind]):
         return self.run
 
     def unamplified_mu(self) -> float:
-        """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none.
+        """Return the mu of Gaussian DP that holds whatever is drawn; inf if there is none.
 
         Guarantee: the run is mu-Gaussian-DP under its relation. Source: vandijk2023 section 4.3 (composition); the
         sensitivities are derived in `fixed_batches`, `shuffled_batches`.
@@ -198,7 +198,7 @@ class SamplerAccountant(ABC, Generic[Kind]):
         return _steps(self.unamplified_mu(), 1.0, 1)
 
     def below(self) -> PhaseSource | None:
-        """Return losses that the run dominates, or None where nothing is known."""
+        """Return losses that the run dominates, or None if nothing is known."""
         return self.above() if self.is_exact else None
 
 
@@ -248,7 +248,7 @@ def unamplified(mu: float, delta: float) -> EpsilonBound:
 
 
 def beyond_floats(move: float, count: int, delta: float) -> bool:
-    """Return whether e^loss of a Gaussian step, or e^-loss, is no float64: then amplification is next to nothing.
+    """Return whether e^loss of a Gaussian step, or e^-loss, overflows a float64: then amplification is next to nothing.
 
     `move` is by how many deviations the record moves a step; the loss is one that matters at `delta` in `count` steps.
     Source: elementary, the tail of the normal law.
@@ -474,7 +474,9 @@ class _FixedBatches(_Batches):
         if self.sampler.batch_size < self.sampler.records:
             return self.run
         if self.is_exact:
-            raise ValueError("batch_size must be below records under add_or_remove: one record fewer is no batch")
+            raise ValueError(
+                "batch_size must be below records under add_or_remove: with one record fewer there is no batch"
+            )
         return replace(self.run, sampler=FullBatch())
 
     def chance_of_use(self) -> float:

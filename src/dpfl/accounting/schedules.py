@@ -76,7 +76,7 @@ def in_schedules(sources: Sequence[PhaseSource]) -> tuple[list[PhaseSource], lis
 def between_nodes(
     schedules: Sequence[SampledSteps], order: Literal["remove", "add"], delta: float, together: int
 ) -> list[Between]:
-    """Return the losses of the schedules between those of nodes, in one order of their pairs.
+    """Return the losses of the schedules between nodes, in one order of their pairs.
 
     delta: at which epsilon is asked for, of `together` steps in all. Source: derived in the module.
     """

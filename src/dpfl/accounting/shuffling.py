@@ -570,7 +570,7 @@ def clones_epsilon(
     """Return epsilon at `delta` of `n` shuffled reports, each (epsilon0, delta0)-DP; arrays broadcast.
 
     The least epsilon with clones_delta(epsilon) + (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 <= delta, and
-    `epsilon0` where there is none below it (shuffling never hurts). `n` >= 1, `epsilon0` >= 0, `delta` in
+    `epsilon0` if there is none below it (shuffling never hurts). `n` >= 1, `epsilon0` >= 0, `delta` in
     (0, 1), 0 <= `delta0` <= `delta`. Source: feldman2021, Theorems 3.2 and 3.8.
     Guarantee: as for clones_delta. Raises ValueError naming the argument.
     """

@@ -40,7 +40,7 @@ class Mechanism(Protocol):
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
-        """Return what is proven of `steps` steps at `delta`; raises ValueError naming an argument out of range."""
+        """Return bounds on epsilon for `steps` steps at `delta`; raises ValueError naming an argument out of range."""
         ...
 
 
@@ -72,7 +72,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class ClippedMeanGaussian:
-    """Gaussian noise on the clipped mean of a batch, which one record of it can turn around."""
+    """Gaussian noise on the clipped mean of a batch, which one record of it can reverse."""
 
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
@@ -212,9 +212,9 @@ class PrivacyStatement:
     """Proven and refuted epsilon of a run of `steps` noisy steps, with the setting in which they apply.
 
     `records` are those of one client, and public unless `records_public` is False; `clip_norm` bounds one record's
-    contribution, inf where nothing is clipped; `noise_multiplier` is the noise's standard deviation over that bound.
+    contribution, inf if nothing is clipped; `noise_multiplier` is the noise's standard deviation over that bound.
     `guarantee` holds at `delta` for `neighbouring` data sets and an `observer`: epsilon is at most `upper` (inf where
-    nothing is proven) and no proof can show less than `lower` (0 where nothing is known).
+    nothing is proven) and no proof can show less than `lower` (0 if nothing is known).
     All of it is of this run alone, its seed secret: runs of one seed share base noise, so their guarantees must not be
     composed as if it were independent. `note` says what else a reader has to know.
     Raises ValueError naming the first field out of range.
@@ -262,7 +262,7 @@ class PrivacyStatement:
         records_public: bool = True,
         note: str = "",
     ) -> PrivacyStatement:
-        """Return the statement of what `mechanism` guarantees; noise_multiplier 0 is no noise and no guarantee.
+        """Return the statement of what `mechanism` guarantees; noise_multiplier 0 means no noise and no guarantee.
 
         Raises ValueError as the class and the mechanism's accountant do.
         """

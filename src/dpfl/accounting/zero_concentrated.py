@@ -56,7 +56,7 @@ class ZeroConcentrated:
         real("xi", self.xi, at_least=0)
 
     def noise_multiplier(self, rho: float) -> float:
-        """Return the noise multiplier that stands for `rho` >= 0: that of the Gaussian mechanism which has it.
+        """Return the noise multiplier of the Gaussian mechanism that has this `rho` >= 0.
 
         Source: bun2016, Proposition 1.6. Raises ValueError naming rho.
         """

@@ -81,7 +81,7 @@ def _drop_output() -> None:
 
 
 def main() -> None:
-    """Run the command line: 0 success, 1 a check found something, 2 unusable input; one line an error."""
+    """Run the command line: 0 success, 1 a check found something, 2 unusable input; an error is one line."""
     # A scheduler's SIGTERM ends a stage as Ctrl-C does: temporary files are removed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if PIPELINE:
@@ -91,7 +91,7 @@ def main() -> None:
     os.environ["MPLBACKEND"] = "agg"  # every figure is a file
     try:
         if not _SECONDS.fullmatch(os.environ.get("SOURCE_DATE_EPOCH", "0")):
-            raise InputError("SOURCE_DATE_EPOCH is no number of seconds since 1970: unset it, or set it to one")
+            raise InputError("SOURCE_DATE_EPOCH is not a number of seconds since 1970: unset it, or set it to one")
         _run()
     except OSError as error:
         if error.errno in _FORBIDDEN and error.filename:

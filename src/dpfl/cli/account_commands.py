@@ -1,4 +1,4 @@
-"""Check a claimed epsilon of DP-SGD against what is proven and what is refuted."""
+"""Check a claimed epsilon of DP-SGD against proven upper and lower bounds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _judged(
     name: str, fields: dict[str, float | None], problem: dict[str, float | None], run: dict[str, Any],
     claimed_epsilon: float | None,
 ) -> tuple[Sampler, Guarantee, bool]:  # fmt: skip
-    """Return the sampler that the options state, what is proven of the run, and whether that refutes the claim."""
+    """Return the sampler that the options state, bounds on epsilon for the run, and whether that refutes the claim."""
     from dpfl.accounting.external_claims import ClaimVerdict, judge, sampler_named
     from dpfl.accounting.guarantees import guarantee
 

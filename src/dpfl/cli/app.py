@@ -55,7 +55,7 @@ class StageCommand(TyperCommand):
     """A command that writes data or results: no run may be at work in the folder, unless it called the command."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; raises InputError where another run is at work here."""
+        """Run the command; raises InputError if another run is at work here."""
         from dpfl.pipeline.lock import refuse_beside_a_run
 
         refuse_beside_a_run()
@@ -99,7 +99,7 @@ def options(
     if directory is None:
         return
     if not directory.is_dir():
-        raise InputError(f"--directory {directory} is no folder: name that of a project, with its config.yaml")
+        raise InputError(f"--directory {directory} is not a folder: name a project's folder, with its config.yaml")
     os.chdir(directory)
 
 

@@ -43,7 +43,7 @@ def check(
     steps_per_row: Annotated[int | None, typer.Option(help="of a log without num_steps")] = None,
     num_steps: Annotated[str | None, typer.Option(help="of a log: num_steps is per_row or cumulative")] = None,
 ) -> None:
-    """Print for each claim of a file: proven, refuted or unknown, and why, as one line of a table; 1 if any refuted."""
+    """Print for each claim of a file whether it is proven, refuted or unproven, and why; 1 if any is refuted."""
     from dpfl.accounting.external_claims import ClaimVerdict
     from dpfl.accounting.external_claims import check as verdict_on
 
@@ -99,7 +99,7 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
                 raise InputError(f"{file} has an accountant's state within {printable(key)!r}: {_STATE_AS_JSON}")
     if isinstance(content, dict) and "schema" in content and (options or counts):
         raise InputError(
-            f"{file} is no log: its claims say all themselves; leave out --{_option(min({**options, **counts}))}"
+            f"{file} is not a log: its claims say all themselves; leave out --{_option(min({**options, **counts}))}"
         )
     return claims_of(content, file)
 

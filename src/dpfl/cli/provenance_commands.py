@@ -154,7 +154,7 @@ def _require_effect(
 
 
 def _recompute(report: Audit, folder: Path, quick: bool, rerun: Choice | None) -> None:
-    """Add what recomputing finds. Where files are damaged, a note says that not all could be recomputed; where none is
+    """Add what recomputing finds. Where files are damaged, a note says that not all could be recomputed; if none is
     by its hash, what stopped it is a finding."""
     from dpfl.provenance.audit.findings import Finding, one_line
     from dpfl.provenance.audit.verify_results import verify_results
@@ -184,7 +184,7 @@ def _seal(folder: Path) -> None:
 
 
 def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | None:
-    """Return which runs are to be trained again, None where none are."""
+    """Return which runs are to be trained again, None if none are."""
     if not (count or cell):
         return None
     from dpfl.provenance.audit.rerun import Choice

@@ -25,7 +25,7 @@ README = Path("README.md")
 def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool = True) -> list[Path]:
     """Write one table or figure of a paper (`kind`), or all of them, each with its record; return their CSV files.
 
-    Without `anew` pages that are finished are left as they are.
+    Without `again` pages that are finished are left as they are.
     """
     from dpfl.provenance.run_identity import is_page_current
     from dpfl.reporting import figures, tables
@@ -110,7 +110,7 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
 @app.command(epilog="Example: dpfl pages --config results/paper/config.yaml", rich_help_panel=DAILY)
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make every page from the run tables that are there, without training: what was not run is marked where its number
-    would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
+    would stand. Finished pages stay, damaged ones are made again; so are their LaTeX, HTML, SVG and PDF files, the
     manifest and report.html. workflow.html goes: it shows older pages, and `dpfl report` makes it.
     """
     from dpfl.pipeline.lock import only_run
@@ -152,7 +152,7 @@ def _is_whole(resolved: Mapping[str, Any], scale: str) -> bool:
 
 
 def _require_runs(folder: Path) -> None:
-    """Raise InputError where there is nothing to make pages from, or where a run table that the manifest lists is gone.
+    """Raise InputError if there is nothing to make pages from, or where a run table that the manifest lists is gone.
 
     A table that was deleted must not become one that was never run.
     """

@@ -75,7 +75,7 @@ def train(
     cores: Annotated[int, typer.Option("--cores", min=1, help="processes that train clients at the same time")] = 1,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Train one job and write its run table, a row a run; continues from its checkpoint where there is one.
+    """Train one job and write its run table, one row for each run; continues from its checkpoint if there is one.
 
     More cores are of use to federated averaging on a CPU only, and change no byte.
     """

@@ -227,7 +227,7 @@ def _require_here(config: Path) -> None:
 
 @app.command(epilog="Example: dpfl gpu", rich_help_panel=STAGES)
 def gpu() -> None:
-    """Print the GPUs that torch can use; exit 2 where there is none."""
+    """Print the GPUs that torch can use; exit 2 if there is none."""
     import torch
 
     from dpfl.gpu import require

@@ -40,7 +40,7 @@ class PrincipalComponents:
         """Return the first `components` of uint8 images (n, ...), by the eigenvectors of their covariance.
 
         Sums and products of integer pixels are exact, so the covariance does not depend on the order of summation.
-        Raises InputError where there are not as many components.
+        Raises InputError if there are not as many components.
         """
         pixels = int(np.prod(images.shape[1:]))
         if not 1 <= components <= min(pixels, len(images) - 1):

@@ -1,4 +1,4 @@
-"""Run tables: a row a run, with the data, the settings, the metrics and the guarantee that it rests on."""
+"""Run tables: one row for each run, with the data, the settings, the metrics and the guarantee that it rests on."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def among(*known: StrEnum) -> AfterValidator:
 
 
 class Settings(BaseModel):
-    """Base of an experiment's settings: frozen, and strict (a bool is no number, a float no count).
+    """Base of an experiment's settings: frozen, and strict (a bool does not count as a number, or a float as a count).
 
     The settings of a job are a superset (the paper's, the entry's and the axes' values), so keys that a model does
     not have are ignored.

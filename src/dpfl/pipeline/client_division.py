@@ -47,7 +47,7 @@ def clients_on(cores: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class DividedAveraging(FederatedAveraging):
-    """Federated averaging whose clients are divided among `cores` processes, forked anew for each epoch.
+    """Federated averaging whose clients are divided among `cores` processes, forked again for each epoch.
 
     Raises InputError where a process does, and RuntimeError where one is killed.
     """

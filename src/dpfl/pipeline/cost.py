@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 class Benchmark(NamedTuple):
     """Measurements of one job: time on the clock, processor time, which is sampled too rarely for short jobs, and the
-    largest resident memory; nan where there is none."""
+    largest resident memory; nan if there is none."""
 
     seconds: float
     processor_seconds: float
@@ -40,7 +40,7 @@ class Benchmark(NamedTuple):
 
 
 def read_benchmark(path: Path) -> Benchmark:
-    """Return what Snakemake measured of a job; nan throughout where there is no such file."""
+    """Return what Snakemake measured of a job; nan throughout if there is no such file."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     last = (list(csv.DictReader(text.splitlines(), delimiter="\t")) or [{}])[-1]
     return Benchmark(*(_number(last.get(name) or "") for name in ("s", "cpu_time", "max_rss")))

@@ -62,7 +62,7 @@ def measure(kinds: Iterable[str], seconds: float, device: str = "cpu") -> dict[s
 
 
 def slowdown(measured: dict[str, UnitCost], shipped: dict[str, UnitCost]) -> float:
-    """Return how many times as long this machine takes as that of the shipped table, by what both have measured."""
+    """Return how many times as long this machine takes as the shipped table's machine, by what both have measured."""
     ratios = [_typical(unit) / _typical(shipped[kind]) for kind, unit in measured.items() if kind in shipped]
     return geometric_mean(ratios) if ratios else 1.0
 
@@ -166,7 +166,7 @@ class Measured:
 
 
 def measured(results: Path) -> Iterator[Measured]:
-    """Yield the finished jobs below a folder of results that Snakemake has measured, all scales, those of GPUs not:
+    """Yield the finished jobs below a folder of results that Snakemake has measured, all scales, without GPU jobs:
     unit costs are those of processors."""
     for resolved in sorted(results.glob("*/config.yaml")):
         for job in expansion.expand(configuration.read(resolved)):

@@ -49,7 +49,7 @@ def own_gpu(wanted: bool, jobs_per_gpu: int = 1) -> Iterator[None]:
 
 
 def require_gpu() -> list[str]:
-    """Return the GPUs that this process may use. Raises InputError where there is none."""
+    """Return the GPUs that this process may use. Raises InputError if there is none."""
     if not (known := _gpus()):
         raise InputError("training.device is cuda, but this machine has no GPU: set training.device to cpu")
     return known
@@ -95,5 +95,5 @@ def _opened(place: Path) -> int:
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
         os.close(descriptor)
-        raise InputError(f"cannot lock a GPU by {place}: it is no file of yours; remove it, or name another TMPDIR")
+        raise InputError(f"cannot lock a GPU by {place}: it is not your file; remove it, or name another TMPDIR")
     return descriptor

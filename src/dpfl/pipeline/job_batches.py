@@ -118,7 +118,7 @@ def write(batches: Iterable[Batch], cores: Mapping[tuple[str, str], int], path: 
 
 def read(path: Path, jobs: Mapping[tuple[str, str], TrainingJob]) -> tuple[list[Batch], dict[tuple[str, str], int]]:
     """Return what `write` has written: the batches, without what they need, and the cores of jobs that have more than
-    one; nothing where there is no file."""
+    one; nothing if there is no file."""
     if not path.is_file():
         return [], {}
     stated = json.loads(path.read_text(encoding="utf-8"))

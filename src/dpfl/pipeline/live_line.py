@@ -52,7 +52,7 @@ class StartedJob:
 
 
 class RunProgress:
-    """Progress of a run, from what Snakemake's logger plugin (snakemake_logger_plugin_dpfl) says of its jobs.
+    """Progress of a run, from what Snakemake's logger plugin (snakemake_logger_plugin_dpfl) says about its jobs.
 
     `expected`: seconds of each job on one core, by rule and wildcards ("train <paper> <job>", "features <dataset>");
     `at_once`: jobs that run side by side. `failed`: jobs that failed and were not tried again, by number. The machine's

@@ -31,7 +31,7 @@ def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
 
     The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
     outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
-    InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
+    InputError if another run has the lock, or a Snakemake that was started without it works in the folder.
     """
     place = project / _LOCK
     require_writable(place.parent)
@@ -51,7 +51,7 @@ def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
 
 
 def running_since() -> float | None:
-    """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
+    """Return the start of the run that has the folder's lock, in seconds since 1970, or None if there is none."""
     holder = _lock_holder()
     return None if holder is None or "," in holder else _LOCK.stat().st_mtime
 
@@ -68,7 +68,7 @@ def refuse_beside_a_run() -> None:
 
 
 def _lock_holder() -> str | None:
-    """Return what the holder of the folder's lock wrote of itself, or None where nothing has it."""
+    """Return what the holder of the folder's lock wrote of itself, or None if nothing has it."""
     try:
         with _LOCK.open(encoding="utf-8") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only

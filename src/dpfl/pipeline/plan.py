@@ -36,7 +36,7 @@ def require_no_brace(folder: Path) -> None:
 
 
 def any_of(words: Iterable[str]) -> str:
-    """Return a pattern for exactly these words; it matches nothing where there are none."""
+    """Return a pattern for exactly these words; it matches nothing if there are none."""
     known = [re.escape(word) for word in words]
     return "|".join(known) if known else "(?!)"
 

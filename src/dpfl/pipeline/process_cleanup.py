@@ -30,7 +30,7 @@ _GRACE_SECONDS = 5.0
 
 
 def end_with_controller() -> None:
-    """End this process soon after the controller named in the environment has gone; do nothing where none is named.
+    """End this process soon after the controller named in the environment has gone; do nothing if none is named.
 
     It ends as by SIGTERM, so that temporary files are removed; after some seconds it is killed.
     """
@@ -115,11 +115,11 @@ def cancel_left_behind(folder: Path, whose: str = "an earlier run left") -> None
 
 
 def _answered(folder: Path) -> list[tuple[str, str, str]]:
-    """Return the jobs of `queued`, asking again for a minute; raises InputError where no answer comes."""
+    """Return the jobs of `queued`, asking again for a minute; raises InputError if no answer comes."""
     deadline = time.monotonic() + _ANSWER_SECONDS
     while (jobs := queued(folder)) is None:
         if time.monotonic() > deadline:
-            raise InputError("squeue fails, and jobs of this folder may be in the queue: mend that first")
+            raise InputError("squeue fails, and jobs of this folder may be in the queue: fix that first")
         time.sleep(_ASK_SECONDS)
     return jobs
 
@@ -149,7 +149,7 @@ def requeue_before_limit(has_progressed: Callable[[], bool]) -> None:
 
 
 def newest(folder: Path, pattern: str) -> float:
-    """Return the time of the newest file of a pattern, in seconds since 1970; 0 where there is none."""
+    """Return the time of the newest file of a pattern, in seconds since 1970; 0 if there is none."""
     return max((path.stat().st_mtime for path in folder.glob(pattern) if path.exists()), default=0.0)
 
 

@@ -47,7 +47,7 @@ class Ending:
     def is_in_vain(self, snakemake: int) -> bool:
         """Cancel the SLURM jobs that are left; return whether Snakemake, with this process id, waits for none.
 
-        It does where nothing of it has been in the queue or on this machine for PATIENCE_SECONDS: for a job that SLURM
+        It does if nothing of it has been in the queue or on this machine for PATIENCE_SECONDS: for a job that SLURM
         has forgotten it would wait for ever. False before `begin`, without SLURM, and where the queue does not answer.
         """
         if (now := self._clock()) < self._next:
@@ -144,9 +144,9 @@ def run(
 ) -> int:
     """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
-    Raises InputError where another run is in progress here, where the folder has no Snakefile, and for options that
+    Raises InputError if another run is in progress here, where the folder has no Snakefile, and for options that
     Snakemake cannot use. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
-    left is removed first, and so are damaged pages below `results`: Snakemake makes them anew. Of `jobs`, those that
+    left is removed first, and so are damaged pages below `results`: Snakemake makes them again. Of `jobs`, those that
     a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
     between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, its events to EVENTS, and one line says
     how far the run is. On failure the last lines on standard error name the rules that failed, the end of their logs,

@@ -78,7 +78,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def count(path: Path, key: str, value: Any) -> int:
-    """Return a count of a profile as a number; raises InputError where it is none of at least 1."""
+    """Return a count of a profile as a number; raises InputError if it is not a number of at least 1."""
     if not str(value).isdecimal() or int(value) < 1:
         raise InputError(f"{path}: {key} is {value!r}, should be a number of at least 1")
     return int(value)

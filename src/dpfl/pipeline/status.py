@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def noise_made_anew(config: Mapping[str, Any]) -> list[Path]:
-    """Return the tables of noise that have to be made anew before it is known which jobs are finished.
+    """Return the tables of noise that have to be made again before it is known which jobs are finished.
 
     They are those of papers with run tables here, whose noise is not what today's code and configuration give. Where
     it comes out the same, the runs stay finished.
@@ -108,7 +108,7 @@ def job_status(
 ) -> JobStatus:
     """Return the state of a job of results/<scale>; `running_since`: when the current run began, if there is one.
 
-    `on_nodes`: the states of a cluster's jobs by training job (paper, name), where there is one. Elsewhere a job runs
+    `on_nodes`: the states of a cluster's jobs by training job (paper, name), if there is one. Elsewhere a job runs
     as long as its log is younger than a job's time limit.
     """
     if is_finished(job, folder):

@@ -29,7 +29,7 @@ def write(folder: Path) -> Path:
 
     The records of the data are copied below <folder>/sources first, so that a number can be traced to the raw files'
     hashes where the data are not. A copy that states the files' hashes already is kept. The same records give the same
-    bytes. Raises InputError where there is no record below `folder`, or one cannot be read, and for a damaged
+    bytes. Raises InputError if there is no record below `folder`, or one cannot be read, and for a damaged
     config.yaml.
     """
     _copy_data_records(folder.absolute())
@@ -57,7 +57,7 @@ def stated_not_run(folder: Path) -> list[str]:
 def not_run_below(folder: Path) -> list[str]:
     """Return the jobs of <folder>/config.yaml, as paper/job, that have no run table below `folder`.
 
-    None where there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
+    None if there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
     """
     if not is_regular(folder / "config.yaml"):
         return []
@@ -78,7 +78,7 @@ def _content(folder: Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"{path} is damaged or unreadable") from None
     if not isinstance(listed, dict) or (listed.get("format"), listed.get("scale")) != (FORMAT, folder.absolute().name):
-        raise InputError(f"{path} is no manifest of format {FORMAT} of this folder")
+        raise InputError(f"{path} is not a manifest of format {FORMAT} of this folder")
     records, open_jobs = listed.get("records"), listed.get("not_run")
     is_whole = isinstance(records, dict) and all(map(_is_digest, records.values())) and text == _as_text(listed)
     if not (is_whole and isinstance(open_jobs, list) and all(isinstance(each, str) for each in open_jobs)):

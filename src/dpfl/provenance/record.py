@@ -69,7 +69,7 @@ def read_record(path: Path) -> dict[str, Any]:
     if isinstance(record, dict) and record.get("format") == _EARLIER:
         raise EarlierFormatError(f"{path} {_of_an_earlier_version(record)}")
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise InputError(f"{path} is no record of format {FORMAT}: delete it and run make again")
+        raise InputError(f"{path} is not a record of format {FORMAT}: delete it and run make again")
     if not _is_complete(record):
         raise InputError(f"{path} is damaged: delete it and run make again")
     return record
@@ -193,7 +193,7 @@ def _is_within(version: str, versions: str) -> bool:
 
 
 def host(device: str, threads: int) -> dict[str, Any]:
-    """Return device and threads of a stage, system, processor, and the threads in force: those of every linear algebra
+    """Return device and threads of a stage, system, processor, and the threads in force: of every linear algebra
     library that is loaded (`blas`), of torch where it is loaded, and OMP_NUM_THREADS; of a GPU what decides its bits.
     Neither user nor host name."""
     from threadpoolctl import threadpool_info
@@ -213,7 +213,7 @@ def host(device: str, threads: int) -> dict[str, Any]:
 
 
 def machine(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a record says of the machine that may decide the last digits of a computed array: system, processor,
+    """Return what a record notes of the machine that may decide the last digits of a computed array: system, processor,
     and the versions of torch and numpy."""
     parts = {"host": ("system", "cpu"), "software": ("torch", "numpy")}
     return tuple(str(record[part].get(name)) for part, names in parts.items() for name in names)
@@ -329,7 +329,7 @@ class StageRecorder:
     def reads(self, paths: Iterable[Path]) -> None:
         """Note the files that the stage is about to read.
 
-        Raises InputError where one is not what its record says, or is outside the project, where no record may point.
+        Raises InputError where one is not what its record says, or is outside the project, if no record may point.
         """
         paths = list(paths)
         if outside := [path for path in paths if os.path.relpath(path).startswith("..")]:

@@ -64,7 +64,7 @@ def noise_of(job: TrainingJob, table: Path) -> dict[str, str]:
 
 
 def _noise_rows(job: TrainingJob, table: Path) -> pd.DataFrame:
-    """Return the rows of a paper's noise for the job's cells, without what is proven of it, columns in order."""
+    """Return the rows of a paper's noise for the job's cells, without bounds on epsilon for it, columns in order."""
     rows = _noise_table(table, os.stat(table).st_mtime_ns) if is_regular(table) else pd.DataFrame()
     if "calibration_key" not in rows:  # none, or damaged: a stage that reads it says so
         return pd.DataFrame()

@@ -105,10 +105,10 @@ class _Module:
 
 @cache
 def _module(name: str, root: Path) -> _Module:
-    """Return a module as it counts. Raises ModuleNotFoundError where there is none of this name."""
+    """Return a module as it counts. Raises ModuleNotFoundError if there is none of this name."""
     path = _path(name, root)
     if path is None:
-        raise ModuleNotFoundError(f"{name} is no module of dpfl")
+        raise ModuleNotFoundError(f"{name} is not a module of dpfl")
     tree = _Reduced().visit(ast.parse(path.read_text(encoding="utf-8")))
     statements: dict[str, tuple[int, ...]] = {}
     imported: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -282,7 +282,7 @@ class _Reduced(ast.NodeTransformer):
     in_class = False
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Remove docstrings, those of attributes too, and the dots of a protocol's methods."""
+        """Remove docstrings, also of attributes, and the dots of a protocol's methods."""
         is_empty = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | EllipsisType)
         return None if is_empty else self.generic_visit(node)
 

@@ -40,7 +40,7 @@ _NOISE_TOLERANCE = 1e-6
 
 
 def conditions(text: str) -> dict[str, str]:
-    """Return the conditions of "column=value,column=value"; raises InputError where the text is none.
+    """Return the conditions of "column=value,column=value"; raises InputError for another text.
 
     A value may have commas, as in "split=(1, 20)": a condition begins where a name and an equals sign follow.
     """
@@ -79,10 +79,10 @@ def read_rows(path: Path) -> list[Row]:
     try:
         rows = list(csv.DictReader(table_text(path), strict=True))
     except csv.Error as error:
-        raise InputError(f"{path} is no table: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path} is not a table: {' '.join(str(error).split())}") from None
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():  # what DictReader calls cells too many, and those that are missing
-            raise InputError(f"{path} is no table: row {number} has another number of cells than the first line")
+            raise InputError(f"{path} is not a table: row {number} has another number of cells than the first line")
     return rows
 
 
@@ -254,7 +254,7 @@ def scale_folder(folder: Path) -> Path:
 
 
 def configuration_of(folder: Path) -> dict[str, Any]:
-    """Return the configuration that results/<scale> were made with; raises InputError where there is none, or a link
+    """Return the configuration that results/<scale> were made with; raises InputError if there is none, or a link
     in its place."""
     path = folder / "config.yaml"
     if os.path.lexists(path) and not is_regular(path):
@@ -279,7 +279,7 @@ def require_no_linked_folder(folder: Path) -> None:
 def lineage(
     folder: Path, *, shipped: bool = False, data: Iterable[Path] = (), own: bool = False
 ) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
-    """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
+    """Yield every record below `folder` (results/<scale> of some project) and of the stages before, each once.
 
     `data`: further folders of the project whose records belong, though no result may have read from them yet.
     Where a stage before has no record here, the copy below <folder>/sources is read; its path is that of the original.
@@ -347,7 +347,7 @@ def data_folders(folder: Path) -> list[Path]:
 def project_of(path: Path) -> tuple[Path, str]:
     """Return the folder in which the file's stage ran, wherever it was moved, and the file's path in it.
 
-    Raises InputError where no record in its folder lists the file, or one lists a file in another folder.
+    Raises InputError if no record in its folder lists the file, or one lists a file in another folder.
     """
     place = path.absolute()
     record = writers(place.parent).get(place.name)
@@ -363,7 +363,7 @@ def project_of(path: Path) -> tuple[Path, str]:
 def trace(path: Path, without: Collection[str] = ()) -> Node:
     """Return the tree of what the file at `path` was made from, back to the raw data; each stage occurs once.
 
-    Files `without` are left out, with what only they were made from. Raises InputError where no record in its folder
+    Files `without` are left out, with what only they were made from. Raises InputError if no record in its folder
     lists the file, and for a chain of stages that is longer than any pipeline's.
     """
     root, name = project_of(path)
@@ -586,7 +586,7 @@ def _statement(stated: Row) -> str:
 
 
 def licence_of(node: Node, root: Path) -> str:
-    """Return under which licence data of a node are, as far as it is known; nothing for what is no data.
+    """Return under which licence data of a node are, as far as it is known; nothing for other files.
 
     Where the description of the data is damaged or no regular file, the text says so.
     """

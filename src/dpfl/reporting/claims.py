@@ -86,7 +86,7 @@ def decides(job: TrainingJob, runs: Mapping[str, list[Any]] | None) -> bool:
 
 
 def _or_none(value: object) -> object:
-    """Return the value of a setting; "none" where there is none."""
+    """Return the value of a setting; "none" if there is none."""
     return "none" if value is None else value
 
 
@@ -110,7 +110,7 @@ def require_jobs(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _jobs(folder: Path, paper: str) -> list[TrainingJob]:
-    """Return the jobs of a paper in the configuration of results/<scale>; none where there is no configuration."""
+    """Return the jobs of a paper in the configuration of results/<scale>; none if there is no configuration."""
     path = folder / "config.yaml"
     return list(_expanded(path, path.stat().st_mtime_ns, paper)) if path.is_file() else []
 
@@ -136,7 +136,7 @@ def rule_of(claim: Mapping[str, Any]) -> Rule:
 
 
 def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the verdicts on a paper's claims, a row a claim, and the evidence for them, a row a case.
+    """Return the verdicts on a paper's claims, and the evidence for them: a row for each claim, and for each case.
 
     Verdicts: paper, claim, of (the claim that it is a part of, or itself), text (the sentence with its source),
     settings (where the paper says it, and what was run instead), our_question (by us), verdict, reason (a sentence),
@@ -342,7 +342,7 @@ def require_usable(paper: str) -> None:
         where = f"{paper}/claims.yaml: {key}"
         _require_rule(where, claim)
         if claim.get("of", key) not in claims:
-            raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
+            raise InputError(f"{where}: of is {claim['of']!r}, which is not a claim of the paper")
         check_of(paper, key)
     for name in _makers(paper):
         if name not in claims:

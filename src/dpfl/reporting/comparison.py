@@ -45,7 +45,7 @@ Pair = tuple[str, str, pd.DataFrame | None, pd.DataFrame | None]
 
 
 class Difference(StrEnum):
-    """Relation of a cell of the second source to that of the first."""
+    """Relation of a cell of the second source to the first source's."""
 
     IDENTICAL = "identical"
     """The same numbers, seed by seed."""

@@ -66,7 +66,7 @@ class EpsilonVerdict(StrEnum):
 
 
 def epsilon_verdict(claimed: float, proven: float, refuted: float) -> EpsilonVerdict:
-    """Return what is known of a claimed epsilon: `proven` is an upper, `refuted` a lower bound on what is spent."""
+    """Return the verdict on a claimed epsilon: `proven` is an upper, `refuted` a lower bound on what is spent."""
     if refuted > claimed * (1 + _ROUNDING):
         return EpsilonVerdict.REFUTED
     return EpsilonVerdict.PROVEN if proven <= claimed * (1 + _ROUNDING) else EpsilonVerdict.UNPROVEN
@@ -83,7 +83,7 @@ _MODEL_NAMES = {
 
 
 def count_range(counts: pd.Series) -> str:
-    """Return counts as text: one number where they are alike, else "least to most"; "0" where there are none."""
+    """Return counts as text: one number where they are alike, else "least to most"; "0" if there are none."""
     if counts.empty:
         return "0"
     least, most = int(counts.min()), int(counts.max())
@@ -99,7 +99,7 @@ def data_name(dataset: str, stand_in_for: str = "") -> str:
 
 
 def model_name(model: str) -> str:
-    """Return the name under which a model's numbers are shown: that of the papers, else its key in words."""
+    """Return the name under which a model's numbers are shown: the papers' name, else its key in words."""
     return _MODEL_NAMES.get(model, model.replace("_", " "))
 
 

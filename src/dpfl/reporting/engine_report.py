@@ -129,7 +129,7 @@ def _require_drawing(path: Path) -> None:
     except (ElementTree.ParseError, ValueError):
         elements = []
     if not elements or not all(map(_is_drawing, elements)):
-        raise InputError(f"{path} holds more than drawing, or is no SVG: delete it and run make pages")
+        raise InputError(f"{path} holds more than drawing, or is not an SVG: delete it and run make pages")
 
 
 def _is_drawing(element: ElementTree.Element) -> bool:

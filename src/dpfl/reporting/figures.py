@@ -71,7 +71,7 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
 
 
 def _refuse_empty(data: pd.DataFrame) -> pd.DataFrame:
-    """Return the data of a figure; raises NotRunError where there are none."""
+    """Return the data of a figure; raises NotRunError if there are none."""
     if data.empty:
         raise NotRunError("no run of this figure in this configuration")
     return data

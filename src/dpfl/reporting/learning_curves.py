@@ -68,7 +68,7 @@ def write(data: pd.DataFrame, title: str, path: Path) -> None:
 
 
 def write_events(data: pd.DataFrame, folder: Path) -> int:
-    """Write learning curves as TensorBoard's event files, a folder a run; return the number of runs.
+    """Write learning curves as TensorBoard's event files, a folder for each run; return the number of runs.
 
     Raises InputError if TensorBoard's writer is not installed, or if the folder has files already.
     """

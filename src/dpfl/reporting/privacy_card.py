@@ -53,7 +53,7 @@ def _markdown(body: pd.DataFrame) -> str:
 def statement_facts(stated: Mapping[str, Any], claimed: float | None) -> dict[str, str]:
     """Return the facts of a privacy statement, given by its columns `privacy_...`, and what becomes of a claim.
 
-    Proven epsilons are rounded up, exceeded ones down. `claimed` is None, nan or inf where nothing is claimed.
+    Proven epsilons are rounded up, exceeded ones down. `claimed` is None, nan or inf if nothing is claimed.
     """
     own = {name.removeprefix("privacy_"): value for name, value in stated.items() if name.startswith("privacy_")}
     proven, exceeded, noise = own["epsilon_proven"], own["epsilon_refuted"], own["noise_multiplier"]

@@ -46,7 +46,7 @@ def not_run_table(reason: NotRunError) -> pd.DataFrame:
 
 
 def compute_or_placeholder(make: Callable[[Results], pd.DataFrame], results: Results) -> pd.DataFrame:
-    """Return the data that `make` computes from the results, or the placeholder where nothing of them was run."""
+    """Return the data that `make` computes from the results, or the placeholder if nothing of them was run."""
     try:
         data = make(results)
         if data.columns.empty:
@@ -96,7 +96,7 @@ class Results:
         return self.folder.name
 
     def runs(self, paper: str, **where: str) -> pd.DataFrame:
-        """Return the run tables of a paper as one table, one row per run; empty where nothing was trained.
+        """Return the run tables of a paper as one table, one row per run; empty if nothing was trained.
 
         `origin` says where each run stands. `where` keeps the runs that have these values in these columns, as
         experiment="canaries".
@@ -125,7 +125,7 @@ def _with_origins(path: Path) -> pd.DataFrame:
 
 
 def origins(runs: pd.DataFrame) -> str:
-    """Return the origins of runs as a cell of ORIGINS; "" where nothing says them."""
+    """Return the origins of runs as a cell of ORIGINS; "" if nothing says them."""
     return " ".join(runs[ORIGIN]) if ORIGIN in runs else ""
 
 
@@ -140,7 +140,9 @@ def read_csv(path: Path) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty: delete it and run make again") from None
     except pd.errors.ParserError as error:
-        raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
+        raise InputError(
+            f"{path} is not a table: {' '.join(str(error).split())}; delete it and run make again"
+        ) from None
     _require_no_formula(table, path)
     return table
 
@@ -175,12 +177,14 @@ def table_text(path: Path) -> io.StringIO:
         rows, cells = content.count(b"\n"), content.count(b",")
         if len(content) > _LONGEST_TABLE or rows > _MOST_ROWS or rows + cells > _MOST_CELLS:
             raise InputError(
-                f"{path} is no table: it has more than {_LONGEST_TABLE >> 20} MiB, {_MOST_ROWS} rows or {_MOST_CELLS} "
-                "cells; delete it"
+                f"{path} is not a table: it has more than {_LONGEST_TABLE >> 20} MiB, {_MOST_ROWS} rows or "
+                f"{_MOST_CELLS} cells; delete it"
             )
         return io.StringIO(content.decode(), newline="")
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
+        raise InputError(
+            f"{path} is not a table: {' '.join(str(error).split())}; delete it and run make again"
+        ) from None
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

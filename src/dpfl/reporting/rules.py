@@ -28,7 +28,7 @@ A claim, by its scope:
                     hold and none fails. Refuted: more than half fail. Weaker than stated: some hold and some fail.
 
 Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open; without any the
-verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided. "More than
+verdict is not run. Cases on stand-in data never count: if there are no others, the claim is undecided. "More than
 half" is the least share that can be called "mostly". Weaker than stated does not say that the rest is false.
 """
 
@@ -135,7 +135,7 @@ class Case:
 def from_interval(case: str, n: int, estimate: float, half_width: float, *, level: float, **facts: Any) -> Case:
     """Return the case of a mean of `n` runs with the half-width of its interval by Student's t at `level`.
 
-    `facts` are further fields of `Case`. Below two runs the error is nan; nan runs, where no number could be computed
+    `facts` are further fields of `Case`. Below two runs the error is nan; nan runs, if no number could be computed
     from what was run, are none.
     """
     n = 0 if math.isnan(n) else n
@@ -238,7 +238,7 @@ class Rule:
 class ClaimEvidence:
     """Evidence for a claim: its cases, how many more it covers that were not run, and numbers that do not count.
 
-    `absent` says why there is no case, for a reader, where there is none.
+    `absent` says why there is no case, for a reader, if there is none.
     """
 
     cases: list[Case] = field(default_factory=list)

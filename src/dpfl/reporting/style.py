@@ -42,8 +42,9 @@ DARK = {
 }  # fmt: skip
 """Colour in a dark picture by the one in a light picture; a colour that is not here is the same in both."""
 WIDTH = 9.0
-"""Inches of a wide figure: on a page of 880 pixels its smallest letters, SMALL, are 11 pixels high."""
-SMALL = 8.0
+"""Inches of a wide figure."""
+SMALL = 8.6
+"""Points of the smallest letters: 11 pixels in a window of 880, where a wide figure has 838."""
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
@@ -80,7 +81,7 @@ def panels(
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
-_FOOTER_LETTER = 0.064
+_FOOTER_LETTER = 0.069
 """Inches of a letter of a footer, on average."""
 
 
@@ -175,7 +176,7 @@ def legend(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:
 
 def mark_not_run(axis: Axes) -> None:
     """Write into a panel that its runs are not part of the configuration."""
-    axis.text(0.04, 0.05, "not run", transform=axis.transAxes, fontsize=8, color=BLACK)
+    axis.text(0.04, 0.05, "not run", transform=axis.transAxes, fontsize=SMALL, color=BLACK)
 
 
 def use_greek_symbols(figure: Figure) -> None:

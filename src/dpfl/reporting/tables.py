@@ -46,7 +46,7 @@ class TableLayout:
     agreement: pd.DataFrame | None = None
 
     def sections(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yield (heading, rows) from top to bottom; the heading is "" where there is none."""
+        """Yield (heading, rows) from top to bottom; the heading is "" if there is none."""
         headings = self.headings or [""] * len(self.body)
         start = 0
         for heading, run in groupby(headings):
@@ -61,7 +61,7 @@ class TableRecipe:
 
     A table that is made of runs says of which, row by row, in the column `origins`, which its page leaves out.
 
-    `printed_runs` says how many runs a printed number of the table averages, 0 where it has none or does not say.
+    `printed_runs` says how many runs a published number of the table averages, 0 where it has none or does not say.
     `privacy_notes` returns, from the rows, what limits the epsilons of the table's privacy card.
     """
 

@@ -234,6 +234,18 @@ def test_a_claim_has_its_figure_beside_it_or_below(browser, size):
     assert (picture["x"] > text["x"] + 200) == (size[0] > 1000) and picture["x"] + picture["width"] <= size[0]
 
 
+def test_no_half_of_a_card_is_empty_on_a_wide_screen(browser):
+    """Right of its words a card has a figure, the picture of its cases, or more of its words."""
+    show(browser, 1440, 900)
+    for paper, kind in (("asoodeh2020", "thumb"), ("bhaskar2025", "cases")):
+        turn_to(browser, f"{paper}-claims")
+        for card in browser.find_elements("css selector", f"#{paper} .claim"):
+            words, right = card.find_elements("xpath", "./*")[:2]
+            assert kind in right.get_attribute("class").split()
+            assert right.rect["x"] >= words.rect["x"] + words.rect["width"] and right.rect["width"] > 400
+            assert right.rect["x"] + right.rect["width"] > 1300 and right.rect["height"] > 100
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_the_menu_is_whole(browser, size):
     show(browser, *size)

@@ -16,7 +16,10 @@ from dpfl.reporting.report_page.claim_views import (
     shown_by,
     tally,
     trace_of,
+    undecided_in_short,
 )
+from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.render import html
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Status, Verdict
 
@@ -86,6 +89,35 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
     assert deciding_case(single, "") == "k = 10: 1.25 points (one run)"
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""
+
+
+@pytest.mark.parametrize(
+    ("hold", "fail", "single", "said"),
+    [
+        (
+            0,
+            0,
+            4,
+            "None of the 4 cases shows it and none contradicts it. Most have a single run, which no test can judge.",
+        ),
+        (1, 2, 0, "1 of the 4 cases shows it and 2 contradict it."),
+        (2, 1, 2, "2 of the 4 cases show it and 1 contradicts it."),
+    ],
+)
+def test_an_undecided_claim_says_why_in_short(hold, fail, single, said):
+    row = {"verdict": "undecided", "cases": 4, "hold": hold, "fail": fail}
+    cases = pd.DataFrame({"status": ["open"] * 4, "n": [1] * single + [3] * (4 - single)})
+    assert undecided_in_short(row, cases) == said
+    assert undecided_in_short({**row, "verdict": "refuted"}, cases) == ""
+    assert undecided_in_short({**row, "cases": 1}, cases) == undecided_in_short(row, None) == ""
+
+
+def test_the_long_reason_of_an_undecided_claim_is_behind_the_fold(made):
+    page, views = html(contents(*made)), claim_views(made[0], "asoodeh2020")
+    assert [view.in_short == view.reason for view in views] == [True, True, True, False, True]
+    card = page[page.index('id="claim-asoodeh2020-claim_3"') :]
+    first, folded = card[: card.index("</article>")].split('<div class="folds">')
+    assert views[3].in_short in first and views[3].reason not in first and f"In numbers: {views[3].reason}" in folded
 
 
 def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):

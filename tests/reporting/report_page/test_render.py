@@ -187,3 +187,13 @@ def test_a_figure_of_many_panels_is_told_in_words_on_a_card_and_linked(copied):
         said = f'The figure of {figure.panels} panels shows: <a href="#{name}">{figure.message}</a>.'
         assert (figure.fits_card, figure.fits_first) == (pictures == 5, False)
         assert figure.message and text.count(said) == 5 - pictures
+
+
+def test_a_card_without_any_picture_has_its_settings_right_of_its_verdict(changed, made):
+    same = {"estimate": 1.0, "low": 1.0, "high": 1.0, "within": "at most 1"}
+    folder = changed("claims/bhaskar2025_evidence.csv", lambda cases: cases.assign(**same))
+    for page, settings_in in ((contents(folder, made[1]), 1), (contents(*made), 0)):
+        cards = re.findall(r'<article class="claim[^>]*id="claim-bhaskar2025.*?</article>', html(page), re.DOTALL)
+        parts = [card.split('<div class="folds">')[0].split("</div>", 1) for card in cards]
+        assert len(cards) == 5 and all('<figure class="cases">' in right for _, right in parts) == (not settings_in)
+        assert all("Settings: " in each[settings_in] and "Settings: " not in each[1 - settings_in] for each in parts)

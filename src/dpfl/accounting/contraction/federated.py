@@ -504,7 +504,7 @@ def federated_sigma(
 
     epsilon >= 0, 0 < delta < 1 and lipschitz > 0 scalars; eta a scalar or a schedule; other arguments as in
     `federated_delta`. The result is on the safe side of the root, by a few units in the last place. Raises
-    ValueError naming the argument, and naming delta where no sigma or any sigma attains it. Formal guarantee: with that
+    ValueError naming the argument, and naming delta if no sigma or any sigma attains it. Formal guarantee: with that
     noise the last model is (epsilon, delta)-DP, as `federated_delta` has it. Source: asoodeh2021 Theorem 2, whose delta
     falls as sigma grows, solved by bracketing on log sigma.
     """

@@ -421,7 +421,7 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
 
     H_n is the harmonic number. An order alpha is allowed where alpha (alpha - 1) <= sigma^2/(2 L^2): there the
     divergence of every model is at most 1/(alpha - 1), and that of their mixture at most twice the mean, (2/n) sum_k 2
-    alpha L^2/(k sigma^2). delta is the least e^((alpha-1)(alpha kappa - epsilon)), 1 where none is smaller. Convex
+    alpha L^2/(k sigma^2). delta is the least e^((alpha-1)(alpha kappa - epsilon)), 1 if none is smaller. Convex
     losses, steps of at most 2/beta, any convex set, bounded or not. Raises ValueError naming the argument. Formal
     guarantee: (epsilon, delta)-DP for replacing any record while the stopping time stays secret. Source: feldman2018
     Theorem 26, which asoodeh2020 names after its Theorem 5 (derived here from the bound for each model and the weak
@@ -456,7 +456,7 @@ class Law(StrEnum):
 
 @dataclass(frozen=True)
 class NoisyPass:
-    """One pass over `n` records with noise of that `law` on every gradient, and what is released of it.
+    """One pass over `n` records with noise of that `law` on every gradient, and its release.
 
     `eta`, `lipschitz`, `smoothness`, `strong_convexity` and `diameter` are those of `pnsgd_gaussian_delta`, one each.
     `permuted`: the order of the records is drawn and secret. `random_stop`: the pass stops after tau ~ uniform{1..n}

@@ -29,7 +29,7 @@ SCHEMA = "dpfl-vectors/1"
 class Vector:
     """Arguments of a quantity, and the interval [low, high] that the answer must be in; a value is both ends.
 
-    `low` is -inf or `high` inf where there is no such end; `value` is None where the ends differ.
+    `low` is -inf or `high` inf if there is no such end; `value` is None where the ends differ.
     """
 
     id: str

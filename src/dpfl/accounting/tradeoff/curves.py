@@ -378,7 +378,7 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     """Return the epsilon at `delta` of a run of segments, one record replaced, batches of fixed size.
 
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
-    dots of the losses, above what they spend by less than 2e-3 of it where no round loses more than `LONGEST_LOSS`.
+    dots of the losses, above what they spend by less than 2e-3 of it if no round loses more than `LONGEST_LOSS`.
     `delta` in [`LEAST_DELTA`, 1), at least one round in all; below it rounding in the composition, some 1e-15 of mass,
     may hide losses: use `accounting.guarantee`. Arsinh noise is accounted for the full move of the sum along one axis,
     with delta up to `ARSINH_DELTA` and arsinh_scale of 1 and more: a move spread evenly over more axes spent less in
@@ -413,7 +413,7 @@ def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: fl
 
     `target_epsilon` > 0, `delta` as for `segments_epsilon`; `run` must give less epsilon for more sigma. Guarantee:
     that of `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises ValueError naming the
-    argument, target_epsilon also where no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
+    argument, target_epsilon also if no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
     """
     target = real("target_epsilon", target_epsilon, above=0)
 

@@ -405,10 +405,10 @@ def revealed_shuffled(*, n: int, m: int, epochs: int, sigma: float, group_size: 
     """The mixture that A1 faces where each epoch deals all n records into n/m batches: `revealed` for shuffling.
 
     Of a group's records j_b fall into batch b, which shifts its sum by at most j_b: mu = sqrt(sum of j_b^2 over all
-    batches)/sigma, at least that of `shuffled_mu`, which a group meets only where no two of it share a batch. For one
+    batches)/sigma, at least that of `shuffled_mu`, which a group meets only if no two of it share a batch. For one
     record mu = sqrt(epochs)/sigma in every run. Exact up to components of weight below 1e-200 and, for m^g beyond
     float64, refused. m must divide n. Raises ValueError naming the argument.
-    Guarantee: batches shuffled anew in each epoch, up to `group_size` records replaced, against A1 and so against
+    Guarantee: batches shuffled again in each epoch, up to `group_size` records replaced, against A1 and so against
     anyone who sees the rounds alone. Source: vandijk2023 section 4.7, counted exactly.
     """
     n, m = integer("n", n, at_least=1), integer("m", m, at_least=1)

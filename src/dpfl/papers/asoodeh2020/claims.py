@@ -163,7 +163,7 @@ def random_stopping_any_sigma(sigma: float, eta: float, epsilon: float) -> Case:
 
 
 def random_stopping_against_renyi(n: int, sigma: float, eta: float, epsilon: float) -> Case:
-    """Return how far Theorem 5's delta is below that of the Renyi guarantee for the same stop."""
+    """Return how far Theorem 5's delta is below the Renyi guarantee's for the same stop."""
     values = _stopped(sigma, eta) | {"n": n}
     renyi = contraction.pnsgd_random_stop_renyi_delta(epsilon, n=n, sigma=sigma, lipschitz=LOSS["lipschitz"])
     bound = contraction.pnsgd_random_stop_bound(epsilon, **values)
@@ -182,7 +182,7 @@ def _against_renyi(results: Results, figure: str) -> pd.DataFrame:
 
 
 def _epsilon_at(rows: pd.DataFrame, route: str) -> float:
-    """Return the least epsilon drawn at which a route's delta is at most DELTA; the last one where none is."""
+    """Return the least epsilon drawn at which a route's delta is at most DELTA; the last one if none is."""
     reached = rows.loc[rows[route] <= DELTA, "epsilon"]
     return float(reached.min() if len(reached) else rows["epsilon"].max())
 

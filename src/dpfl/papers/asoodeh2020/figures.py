@@ -188,7 +188,7 @@ def _tiles(axis: Axes, rows: pd.DataFrame) -> None:
         if len(cells) >= _LEAST_TILES:
             height, width = _inside(cells)
             where = (table.columns[width], table.index[height])
-            axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=8, color=style.ON_LIGHT)
+            axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=style.SMALL, color=style.ON_LIGHT)
 
 
 def _inside(cells: np.ndarray) -> np.ndarray:
@@ -216,7 +216,7 @@ POINT = ["dataset", "stand_in_for", "model", "users", "law", "order", "release",
 
 
 def theory(run: pd.Series) -> dict[str, Any]:
-    """Return the fields of the pass of one run, its law and what is released apart."""
+    """Return the fields of the pass of one run, its law and its release apart."""
     constants = LossConstants.of(run["model"], run["radius"], 0.0)
     return {
         "n": int(run["users"]),
@@ -309,7 +309,7 @@ def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw delta at SHOWN_EPSILON by place, one line per variant; a line that another may hide is a broad one."""
     axis.set_title(f"Gaussian noise,\nε = {SHOWN_EPSILON:g}", fontsize=9)
     if not (rows["delta"] >= LEAST).any():
-        axis.text(0.5, 0.5, f"no delta above {LEAST:g}", transform=axis.transAxes, ha="center", fontsize=8)
+        axis.text(0.5, 0.5, f"no delta above {LEAST:g}", transform=axis.transAxes, ha="center", fontsize=style.SMALL)
         return
     for (variant, name), number in zip(VARIANTS.items(), (0, 4, 2), strict=True):
         line = rows[rows["variant"] == variant].sort_values("later")
@@ -319,7 +319,7 @@ def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
         axis.plot(line["later"] + 1, line["delta"].where(line["delta"] >= LEAST), label=name, **look)
     axis.set(xscale="log", yscale="log", xlabel="places from the end", ylabel=f"delta at epsilon = {SHOWN_EPSILON:g}")
     axis.set_xlim(rows["later"].max() + 1, 1)
-    axis.legend(fontsize=8, loc="upper left")
+    axis.legend(fontsize=style.SMALL, loc="upper left")
 
 
 def utility(results: Results) -> pd.DataFrame:
@@ -541,7 +541,7 @@ def draw_stopping(data: pd.DataFrame) -> Figure:
             look = {"linewidth": 5, "alpha": 0.45, "linestyle": "-"} if broad else {"linestyle": dash}
             axis.plot(rows["i"], rows["delta"], color=colour, label=label, **look)
         axis.axhspan(1, _TOP, color=style.PALE, alpha=0.35, linewidth=0)
-        axis.annotate("δ of 1 or more says nothing", (2, 1e2), fontsize=8)
+        axis.annotate("δ of 1 or more says nothing", (2, 1e2), fontsize=style.SMALL)
         axis.set(title=title, xlabel="position i of the record among 40", yscale="log", xlim=(1, 40))
         axis.set_ylim(_BOTTOM, _TOP)
     axes[0].set_ylabel(f"δ at ε = {STOPPING_EPSILON}")

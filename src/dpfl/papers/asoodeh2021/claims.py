@@ -42,7 +42,7 @@ def closed_form(epsilon: float, **setting: float) -> Case:
 
 
 def participation(results: Results) -> ClaimEvidence:
-    """Hold delta below that of the next smaller published share, at the epsilon where it falls least."""
+    """Hold delta below the delta of the next smaller published share, at the epsilon where it falls least."""
     deltas = _shares(results, "published")
     cases = []
     for fewer, more in itertools.pairwise(deltas.columns):
@@ -52,7 +52,7 @@ def participation(results: Results) -> ClaimEvidence:
 
 
 def participation_any_share(results: Results) -> ClaimEvidence:
-    """Hold delta below that of the next smaller share, for shares that the paper does not draw."""
+    """Hold delta below the delta of the next smaller share, for shares that the paper does not draw."""
     deltas = _shares(results, "other shares")
     return ClaimEvidence(
         [
@@ -113,7 +113,7 @@ def price_by_dimension(results: Results) -> ClaimEvidence:
 
 
 def without_replacement(results: Results) -> ClaimEvidence:
-    """Compare one pass with rounds on users drawn anew: what it gains, as a share of the latter's excess risk.
+    """Compare one pass with rounds on users drawn again: what it gains, as a share of the latter's excess risk.
 
     Only the randomly stopped model counts, which the corollary is about; the other releases are shown beside it.
     """

@@ -172,7 +172,7 @@ def trust_data(results: Results) -> pd.DataFrame:
 
 
 def draw_trust(table: pd.DataFrame) -> Figure:
-    """Draw excess risk at every epsilon, a row an algorithm below its level of trust, a panel a task."""
+    """Draw excess risk at every epsilon, a row per algorithm below its level of trust, a panel per task."""
     private = table[table["epsilon"] < math.inf]
     if private.empty:
         raise NotRunError("no private run of this study in this configuration")
@@ -525,7 +525,7 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
-    """Draw by how many per cent drawing users without replacement changes the risk: a row a released model, a panel a
+    """Draw by how many per cent drawing users without replacement changes the risk: a row per released model, a panel a
     noise, a mark a number of users a round. Every change is written beside its mark."""
     tasks = list(data.groupby(["dataset", "noise_std"]))
     figure, axes = style.panels(len(tasks), height=3.6, width=style.WIDTH, squeeze=False, sharex=True, sharey=True)
@@ -805,7 +805,9 @@ def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
         for level in levels:
             axis.axhline(level, color=colour, linestyle=dash)
         label = "\n".join(names[levels])
-        axis.annotate(label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=8)
+        axis.annotate(
+            label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=style.SMALL
+        )
     axis.set(title="over one round alone", xlabel="ε", ylabel="δ / δ of one round", ylim=(0.8, 1.3), xlim=(0, 2))
 
 

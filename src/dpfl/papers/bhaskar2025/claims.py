@@ -1,4 +1,4 @@
-"""Cases of the claims: accuracies of the tables, printed numbers, distances, budgets, and a bound evaluated exactly."""
+"""Cases of the claims: accuracies of the tables, published numbers, distances, budgets and an exact bound."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _named(cell: pd.Series) -> str:
 
 
 def _printed_gap(first: float, second: float) -> float:
-    """Return the difference of two printed accuracies, which have two decimals."""
+    """Return the difference of two published accuracies, which have two decimals."""
     return round(first - second, 2)
 
 
@@ -150,7 +150,7 @@ def more_clients_central(results: Results) -> ClaimEvidence:
 
 
 def scatter_linear_best(results: Results) -> ClaimEvidence:
-    """Return how many points ScatterNet + linear is ahead of the best other model, in each cell where one ran."""
+    """Return how many points ScatterNet + linear is ahead of the best other model, cell by cell."""
     cells = _tables(results, 2, 3, 4)
     cases, places = [], 0
     for _, place in cells.groupby(["dataset", "epsilon", "local_epochs"], sort=False):
@@ -320,7 +320,7 @@ def budget_kept(results: Results) -> ClaimEvidence:
 
 
 def _canaries(results: Results) -> list[dict]:
-    """Return the rows of the table of canaries, except runs known to be broken; none where none was run."""
+    """Return the rows of the table of canaries, except runs known to be broken; none if none was run."""
     try:
         rows = results.table("bhaskar2025", "canaries")
     except NotRunError:

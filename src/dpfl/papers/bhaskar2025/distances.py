@@ -100,7 +100,7 @@ def distance_cells(results: Results) -> pd.DataFrame:
 
 
 def _by_round(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Return the distances to one reference in the first and, where there are more, the last round of each run."""
+    """Return the distances to one reference in the first and, if there are more, the last round of each run."""
     columns = [*_CELL, "seed", "reference", "round", "distance", "local_distance"]
     columns += ["noise_multiplier", "records", *_SETTINGS, ORIGIN]
     averaged, local = f"distance_to_{reference}", f"local_distance_to_{reference}"
@@ -157,7 +157,7 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
         _against_epochs(left, private, plain[plain["epsilon"] == private["epsilon"].iloc[0]])
         left.set_title("end of the first round, ten clients", fontsize=9)
         budget = f"{data_lines(ran_on)}\n{model_name(model)}, ε = {private['epsilon'].iloc[0]:g}"
-        left.set_ylabel(f"{budget}\ndistance to the noise-free run", fontsize=8.5)
+        left.set_ylabel(f"{budget}\ndistance to the noise-free run", fontsize=9)
         _against_clients(right, private)
         right.set_title("one local epoch a round, k clients", fontsize=9)
     style.footer(figure, _footer(cells))

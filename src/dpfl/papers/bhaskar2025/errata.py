@@ -90,7 +90,7 @@ def largest_loss(epsilons: tuple[float, float], flips: list[tuple[int, int]]) ->
 
 
 def overlapping_clients(clients: int, holders: int) -> Numbers:
-    """Compare Table 5's budget with that of a record which `holders` of the clients hold."""
+    """Compare Table 5's budget with the budget of a record which `holders` of the clients hold."""
     accountant = settings("accountant")
     sigma, share = noise(accountant), settings("client_share")
     shown = {"budget": BUDGET, "epochs": EPOCHS, "noise": sigma, "error": dpsgd.PRV_EPSILON_ERROR}
@@ -110,7 +110,7 @@ def shares(clients: int) -> Numbers:
 
 
 def architecture(images: str, dataset: str) -> Numbers:
-    """Compare the parameters of the network that the text cites with those of the code's, and of the one built here."""
+    """Compare the parameters of the network that the text cites, of the code's network, and of ours."""
     cited, code = NETWORKS[images]
     numbers = parameters_of(cited), parameters_of(code)
     return Numbers(*numbers, parameters("cnn_tanh", dataset), {"cited": numbers[0], "code": numbers[1]})
@@ -181,7 +181,7 @@ def all_rounds(local_epochs: int, epochs: int) -> Numbers:
 
 
 def step_or_epoch(epochs: int) -> Numbers:
-    """Compare the steps of `epochs` local epochs by Algorithm 1, a batch each, with those of passes over the data."""
+    """Compare the steps of `epochs` local epochs by Algorithm 1, a batch each, with passes over the data."""
     records = round(settings("client_share") * datasets.load("mnist").training_records)
     batches = len(range(0, records, settings("batch_size")))
     return Numbers(epochs, epochs * epoch_steps(), epochs * batches)

@@ -1,4 +1,4 @@
-"""The figures: accuracy against the split (Tables 2 to 4), every run a point, and those of the studies."""
+"""The figures: accuracy against the split (Tables 2 to 4), every run a point, and the studies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BUDGETS = ((style.BLUE, "o"), (style.ORANGE, "s"), (style.RED, "^"))
 
 def split_cells(results: Results) -> pd.DataFrame:
     """Return the cells of Tables 2 to 4 (see `measured_cells`) with one more column, run_accuracies_pct: the accuracies
-    of the runs as JSON, least first. Datasets of which nothing ran are left out, but where nothing ran at all."""
+    of the runs as JSON, least first. Datasets of which nothing ran are left out, but if nothing ran at all."""
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4)])
     runs, key = each_once(runs_of(results, PUBLISHED)), ["dataset", *CELL]
     accuracies = runs.groupby(key)["accuracy_pct"].agg(lambda values: json.dumps(sorted(values))).reset_index()
@@ -150,7 +150,7 @@ def leads_message(cells: pd.DataFrame) -> str:
 
 
 def _title(model: str, cells: pd.DataFrame) -> str:
-    """Return the name of a model with the number of runs that its cells have, where there are any."""
+    """Return the name of a model with the number of runs that its cells have, if there are any."""
     ran = cells.loc[cells["runs"] > 0, "runs"]
     return model_name(model) + (f", n = {count_range(ran)}" if len(ran) else "")
 

@@ -42,7 +42,7 @@ MODELS = ("cnn_relu", "cnn_tanh")
 
 
 class Candidate(NamedTuple):
-    """Settings that the code leaves open for the pixel CNNs."""
+    """Settings of the pixel CNNs that the code does not state."""
 
     learning_rate: float
     momentum: float
@@ -376,7 +376,7 @@ _SPLITS = ((style.BLUE, "o"), (style.ORANGE, "s"), (style.RED, "^"))
 
 
 def draw_open(cells: pd.DataFrame) -> Figure:
-    """Draw a row of panels per data set that ran, a column per model and budget; a line a candidate, a mark a split."""
+    """Draw a row of panels per data set, a column per model and budget, a line per candidate, a mark per split."""
     datasets = list(cells.loc[cells["distance_pct"].notna(), "dataset"].unique())
     if not datasets:
         raise NotRunError("nothing that the rules count was run on real data at this scale")
@@ -390,14 +390,14 @@ def draw_open(cells: pd.DataFrame) -> Figure:
             axis.set_title(f"{model_name(model)},\n{budget_name(epsilon)}", fontsize=9)
         marks = ["● " if not decision.missing and each == decision.best else "" for each in CANDIDATES]
         names = [f"{mark}{each}" for mark, each in zip(marks, CANDIDATES, strict=True)]
-        row[0].set_yticks(range(len(CANDIDATES)), labels=names[::-1], fontsize=style.SMALL)
-        row[0].set_ylabel(data_lines(dataset), fontsize=8.5)
+        row[0].set_yticks(range(len(CANDIDATES)), labels=names[::-1])
+        row[0].set_ylabel(data_lines(dataset), fontsize=9)
         keys = [
             Line2D([], [], color=colour, marker=marker, linestyle="none", label=str(split))
             for split, (colour, marker) in zip(COUNTED[dataset].splits, _SPLITS, strict=False)
         ]
-        title = {"title": "split\n(E, R)", "title_fontsize": style.SMALL}
-        row[-1].legend(handles=keys, fontsize=style.SMALL, loc="center left", bbox_to_anchor=(1.0, 0.5), **title)
+        title = {"title": "split\n(E, R)", "title_fontsize": 9}
+        row[-1].legend(handles=keys, loc="center left", bbox_to_anchor=(1.0, 0.5), **title)
     for axis in axes[-1]:
         axis.set_xlabel("ours less published\n(points)")
     style.footer(figure, _footer(cells[cells["dataset"].isin(datasets)]))

@@ -68,7 +68,7 @@ def published_cells() -> pd.DataFrame:
 
 
 def runs_of(results: Results, *studies: str) -> pd.DataFrame:
-    """Return the runs of these studies (`PUBLISHED`: of published cells), a row a run; of all where none is named.
+    """Return the runs of these studies (`PUBLISHED`: of published cells), one row for each; all if none is named.
 
     Two more columns: ran_on (the dataset) and stand_in. `dataset` names the published data that a stand-in was run for.
     Runs with canaries, those that clip without noise (references of distances) and those of uneven rounds are left
@@ -120,7 +120,7 @@ def with_runs(cells: pd.DataFrame, runs: pd.DataFrame, by: list[str], **more: tu
 def measured_cells(results: Results, table: int) -> pd.DataFrame:
     """Return the cells of one published table with what the runs without a study give for each.
 
-    Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged (runs that reached
+    Added columns: ran_on (the dataset, "" if nothing ran), stand_in, data_note, runs, diverged (runs that reached
     numbers that are none), at_chance (runs no better than one answer to everything), accuracy_pct (mean over all
     runs), sd_pct, least_pct and most_pct (of the runs), local_accuracy_pct (the clients' own models before the last
     average; nan where not measured), interval_pct (half-width of the 95 % interval by Student's t; nan below two
@@ -319,7 +319,7 @@ def distance_summary(results: Results) -> pd.DataFrame:
     count twice), compared (run on the published data), stand_in (run on stand-in data alone), seeds_least and
     seeds_most (of the cells compared), collapsed (cells compared with a run that diverged or is at chance), bimodal
     (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by their mean all the same),
-    median_distance_pct and largest_distance_pct (|ours - published|, nan where nothing is compared),
+    median_distance_pct and largest_distance_pct (|ours - published|, nan if nothing is compared),
     largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a
     prediction interval), reproduced_as_ten and reproduced_as_single (shares of these whose published value is
     reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced), origins.

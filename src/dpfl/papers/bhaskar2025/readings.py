@@ -47,9 +47,9 @@ CODE = {
 NAMES = {
     "network": "networks as cited",
     "pixels": "pixels in [0, 1]",
-    "feature_norm": "group norm: a group a channel, nothing learnt",
+    "feature_norm": "group norm per channel, fixed",
     "client_records": "clients share no record",
-    "plain_batches": "other order of batches without privacy",
+    "plain_batches": "other batch order without privacy",
     "accountant": "Rényi accountant",
     "all": "all of them together",
 }
@@ -103,7 +103,7 @@ def reading_cells(results: Results) -> pd.DataFrame:
 
 
 def _reference(runs: pd.DataFrame) -> dict[str, object]:
-    """Return the reading of the published cells, the code's where none ran."""
+    """Return the reading of the published cells, the code's if none ran."""
     published = runs[runs["study"] == PUBLISHED]
     return {name: published[name].iloc[0] if len(published) else code for name, code in CODE.items()}
 
@@ -124,7 +124,7 @@ def _bimodal(cells: pd.DataFrame) -> pd.Series:
 
 
 def readings_page(cells: pd.DataFrame) -> TableLayout:
-    """Lay the cells out for a reader: a row a difference and budget under its model, a column a split."""
+    """Lay the cells out for a reader: a row per difference and budget under its model, a column per split."""
     lines, headings = [], []
     by = ["ran_on", "model", "epsilon", "difference"]
     for (ran_on, model, epsilon, difference), group in cells.groupby(by, sort=False):
@@ -200,7 +200,7 @@ _LINEAR_PCT = 1.0
 
 
 def draw_readings(cells: pd.DataFrame) -> Figure:
-    """Draw a row of panels per dataset and model, a column per budget; a line a difference, a mark a split."""
+    """Draw a row of panels per dataset and model, a column per budget, a line per difference, a mark per split."""
     rows = list(cells.groupby(["ran_on", "model"], sort=False))
     columns = max(group["epsilon"].nunique() for _, group in rows)
     figure, axes = style.panels(
@@ -218,7 +218,7 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
         for axis in row[len(budgets) :]:
             axis.set_axis_off()
         labels = [*(NAMES[name] for name in order), *top]
-        row[0].set_yticks(range(len(labels)), labels=labels, fontsize=style.SMALL)
+        row[0].set_yticks(range(len(labels)), labels=labels)
         row[0].set_ylabel(data_lines(ran_on), fontsize=9)
     for axis in axes[-1]:
         axis.set_xlabel("change of accuracy (points)")

@@ -139,7 +139,7 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
 
 
 def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[str]:
-    """Return numbers with the half-widths of their intervals, where there are some."""
+    """Return numbers with the half-widths of their intervals, if there are some."""
     halves = ["" if math.isnan(half) else f" ± {half:.2f}" for half in intervals]
     return [form.format(value) + half for value, half in zip(values, halves, strict=True)]
 
@@ -199,7 +199,7 @@ def larger_epsilon(results: Results) -> pd.DataFrame:
 
 
 def draw_sampling(cells: pd.DataFrame) -> Figure:
-    """Draw one row per dataset, model and budget: what is known of epsilon, and accuracy over shuffled epochs."""
+    """Draw one row per dataset, model and budget: bounds on epsilon, and accuracy over shuffled epochs."""
     rows = list(cells.groupby(["ran_on", "model", "epsilon"], sort=False))
     figure, axes = style.panels(
         2, len(rows), width=style.WIDTH, height=2.4 + 0.5 * (len(rows) == 1), squeeze=False, sharex="col"
@@ -255,18 +255,20 @@ def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
         words = f"at least {at_least(ends[0])}, {proven}" if ends[1] > 1.05 * ends[0] else proven
         # beside the claim, never across it
         far = claimed < ends[0] and 4 * claimed < ends[1] < math.inf
-        at, side = (ends[1], "right") if far else (ends[0], "left" if ends[0] > claimed else "right")
-        axis.annotate(words, (at, height), (0, 8), textcoords="offset points", ha=side, color=colour, fontsize=8)
+        at, side = (1.6 * ends[1], "right") if far else (ends[0], "left" if ends[0] > claimed else "right")
+        axis.annotate(
+            words, (at, height), (0, 8), textcoords="offset points", ha=side, color=colour, fontsize=style.SMALL
+        )
     axis.set_yticks(range(len(SAMPLERS)), labels=list(reversed(SAMPLERS.values())))
     axis.set_ylim(-0.5, len(SAMPLERS) - 0.3)
     axis.set_xscale("log")
 
 
 def _limits(cells: pd.DataFrame) -> tuple[float, float]:
-    """Return the ends of the axis of epsilons: left of the least there is room for its name."""
+    """Return the ends of the axis of epsilons: beside the least and the largest there is room for their names."""
     finite = cells[["epsilon", "epsilon_refuted", "epsilon_proven"]].to_numpy(float)
     finite = finite[(finite > 0) & (finite < math.inf)]
-    return finite.min() / 3, 1.3 * finite.max()
+    return finite.min() / 3.6, 1.7 * finite.max()
 
 
 def _differences(axis: Axes, cells: pd.DataFrame) -> None:

@@ -42,7 +42,7 @@ def authors_protocol(results: Results) -> pd.DataFrame:
 
     Columns: the task's, algorithm, epsilon, epsilon_spent, trials, test_loss, and for each of DRAWS <draws>_test_loss
     (the plain loop's), <draws>_difference (ours less the plain loop's, as a part of the latter), <draws>_interval
-    (half-width at LEVEL, by Welch) and <draws>_agrees (`agreement`); nan and "" where nothing is known, as for a
+    (half-width at LEVEL, by Welch) and <draws>_agrees (`agreement`); nan and "" if nothing is known, as for a
     stand-in; origins.
     """
     runs = trials(results, REGRESSION)

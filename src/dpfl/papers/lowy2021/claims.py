@@ -157,7 +157,7 @@ def one_pass(results: Results) -> ClaimEvidence:
 
 
 def one_pass_falls(results: Results) -> ClaimEvidence:
-    """Return the powers with which risk falls, a case a problem and axis; beside them those of the private term."""
+    """Return the powers with which risk falls, a case per problem and axis, and the powers of the private term."""
     fits = _one_pass_points(results).drop_duplicates(["problem", "axis"])
     return ClaimEvidence(
         interval_cases(fits, "{problem}, {axis}", -fits["slope"], fits["slope_interval"], runs="seeds"),

@@ -50,7 +50,7 @@ def acceleration_data(results: Results) -> pd.DataFrame:
 
     theorem: whether the rounds are those of Theorem 2.3. In rows of Algorithm 2 plain_minus_this is the paired
     difference of the better Algorithm 1 in as many rounds, and more_minus_this that of the better one in more_rounds,
-    the most that were run; each with its interval, nan where there is none.
+    the most that were run; each with its interval, nan if there is none.
     """
     runs = study(results, STUDIES)
     strong = runs["strong_convexity"] > 0
@@ -121,7 +121,7 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
         panel.set(xscale="log", yscale="log")
         panel.set_title(task.replace(", ", ",\n", 1), fontsize=9)
         style.ticks_at(panel, group["rounds"])
-        panel.tick_params(axis="x", labelsize=7.5, labelrotation=30)
+        panel.tick_params(axis="x", labelsize=style.SMALL, labelrotation=45)
         style.plain_heights(panel)
     for place, panel in enumerate(axes.flat[: len(tasks)]):
         if place >= len(tasks) - _COLUMNS:
@@ -167,7 +167,7 @@ def availability_data(results: Results) -> pd.DataFrame:
     """Return one row per law of M_r: participants, law (fixed, random), mean_inverse, mean, seeds, risk, interval.
 
     In rows of random laws also the ratio of the risk to that of the fixed M_r with the same mean of 1/M_r
-    (same_inverse_ratio), and to that with the same mean (same_mean_ratio), with intervals; nan where none was run.
+    (same_inverse_ratio), and to that with the same mean (same_mean_ratio), with intervals; nan if none was run.
     """
     runs = study(results, ("availability",))
     risks = by_seed(runs, ["participants"])
@@ -410,7 +410,7 @@ def draw_shuffle(points: pd.DataFrame) -> Figure:
 
 
 def shuffle_message(points: pd.DataFrame) -> str:
-    """Say how the risks with a trusted shuffler and with no trust compare with those of a trusted server."""
+    """Say how the risks with a trusted shuffler and with no trust compare with a trusted server's."""
     wide = points.pivot(index=["clients", "rounds"], columns="trust", values="excess_risk")
     if not {"nobody", "shuffler", "server"} <= set(wide.columns):
         return ""

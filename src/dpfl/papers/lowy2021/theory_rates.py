@@ -320,7 +320,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 continue
             _panel(panel, rows)
             panel.set_xlabel(AXES[axis])
-        row[0].set_ylabel(f"{STUDIES[name].problem}:\nexcess population risk", fontsize=8.5)
+        row[0].set_ylabel(f"{STUDIES[name].problem}:\nexcess population risk", fontsize=9)
         style.plain_heights(row[0])
     style.legend(figure, axes.flat, ncols=2)
     style.footer(
@@ -367,7 +367,7 @@ def _panel(panel: Axes, data: pd.DataFrame) -> None:
     texts.append(f"eq. ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, data["value"])
-    panel.set_title("\n".join(texts), fontsize=8)
+    panel.set_title("\n".join(texts), fontsize=style.SMALL)
 
 
 _SHORT = {"theorem": "theorem's noise", "tight": "least noise"}

@@ -145,7 +145,9 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     style.ticks_at(spent, (1.6, 2.4, 3.2, 4.8, 6.4))
     style.plain_heights(spent)
     needed.axhline(2, color=style.BLACK, linestyle=":", linewidth=1)
-    needed.annotate("the claim: 2", (0.99, 1.98), xycoords=("axes fraction", "data"), ha="right", va="top", fontsize=8)
+    needed.annotate(
+        "the claim: 2", (0.99, 1.98), xycoords=("axes fraction", "data"), ha="right", va="top", fontsize=style.SMALL
+    )
     needed.set(xlabel="epsilon", xscale="log", ylabel="noise / noise of Poisson batches", ylim=(0.8, 2.6))
     needed.set_title("noise needed for the same epsilon")
     style.ticks_at(needed, (0.5, 1, 2, 5, 10))
@@ -278,7 +280,7 @@ def draw_groups(data: pd.DataFrame) -> Figure:
     growth.set_xticks(groups, [str(g) for g in groups])
     growth.set_yticks((1, 2, 4, 8, 16), ["1", "2", "4", "8", "16"])
     growth.minorticks_off()
-    growth.legend(loc="upper left", frameon=False, fontsize=8)
+    growth.legend(loc="upper left", frameon=False, fontsize=style.SMALL)
     for g, colour in zip(groups, COLOURS, strict=True):
         for panel, dash in (("exact", "-"), ("simple", ":")):
             part = data[(data["panel"] == panel) & (data["group"] == g)]
@@ -310,7 +312,7 @@ def _name_curve(axis: Axes, curve: pd.DataFrame, name: str, colour: str) -> None
     """Write the name of a trade-off curve onto it, where the curves lie well apart: at their ends all of them meet."""
     height = np.interp(_NAMED_AT, curve["alpha"], curve["beta"])
     box = {"facecolor": style.WHITE, "edgecolor": "none", "pad": 0.5}
-    axis.annotate(name, (_NAMED_AT, height), ha="center", va="center", color=colour, fontsize=8, bbox=box)
+    axis.annotate(name, (_NAMED_AT, height), ha="center", va="center", color=colour, fontsize=style.SMALL, bbox=box)
 
 
 def last_epoch_data(results: Results) -> pd.DataFrame:

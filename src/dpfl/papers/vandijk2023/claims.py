@@ -224,7 +224,7 @@ def subsets(results: Results) -> ClaimEvidence:
 
 
 def mixing(results: Results) -> ClaimEvidence:
-    """Compare accuracy with judged and with equal weights where clients are mislabelled; beside it where none is."""
+    """Compare accuracy with judged and with equal weights where clients are mislabelled; beside it if none is."""
     data = results.figure(KEY, "mixing")
     judged = data[data["mixing"] == "judged"]
     some = judged["mislabelled"] > 0

@@ -325,7 +325,7 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float) -> Axes
     picture = axis.imshow(table, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
     for (y, x), value in np.ndenumerate(table.to_numpy()):
         colour = style.ON_DARK if value < (low + high) / 2 else style.ON_LIGHT
-        axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=style.SMALL, color=colour)
+        axis.text(x, y, f"{value:.1f}", ha="center", va="center", color=colour)
     best = np.unravel_index(np.nanargmax(table.to_numpy()), table.shape)
     frame = {"fill": False, "edgecolor": style.RED, "linewidth": 2.0}
     axis.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, **frame))
@@ -334,7 +334,7 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float) -> Axes
         for m in table.columns
     ]
     axis.set_xticks(range(len(two)), two, fontsize=style.SMALL)
-    axis.set_yticks(range(len(table.index)), [f"{c:g}, η = {step:g}" for c, step in table.index], fontsize=style.SMALL)
+    axis.set_yticks(range(len(table.index)), [f"{c:g}, η = {step:g}" for c, step in table.index])
     axis.grid(False)
     return picture
 
@@ -406,7 +406,7 @@ _STRONGEST = {
 
 
 def draw_asynchrony(data: pd.DataFrame) -> Figure:
-    """Draw what asynchrony costs against the synchronous run, a row a dataset: accuracy by delay and by lost updates,
+    """Draw what asynchrony costs against the synchronous run, a row per dataset: accuracy by delay and by lost updates,
     and the strongest run of every other kind."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(
@@ -430,7 +430,9 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     for kind, dash in _LINES.items():
         if kind and kind in set(data.loc[data["panel"].isin(_DRAWN), "line"]):
             marker, name = style.MARKERS[list(_LINES).index(kind)], LINE_NAMES[kind]
-            handles[name] = Line2D([], [], color=style.GREY, marker=marker, linestyle=dash, label=name)
+            is_line = data[data["line"] == kind].groupby([*DATA, "panel", "epsilon"], sort=False).size().max() > 1
+            look = {"color": style.GREY, "marker": marker, "linestyle": dash if is_line else "none"}
+            handles[name] = Line2D([], [], **look, label=name)
     figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=3)
     text = (
         "Differences within a seed to the synchronous run; the privacy statement is the same. Right: the strongest run "
@@ -521,7 +523,7 @@ def delay_data(results: Results) -> pd.DataFrame:
 
 
 def draw_delay(data: pd.DataFrame) -> Figure:
-    """Draw accuracy over the closings of the loop: a panel a dataset, a line a delayed run, what it lost at its end."""
+    """Draw accuracy over the closings of the loop, a panel per dataset, and what each delayed run lost at its end."""
     tasks = list(data[data["scenario"] != "synchronous"].groupby(DATA, sort=False))
     figure, axes = style.panels(
         len(tasks), width=min(1 + 5 * len(tasks), style.WIDTH), height=3.3, squeeze=False, sharey=True

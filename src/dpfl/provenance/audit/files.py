@@ -157,7 +157,7 @@ def _check_manifest(report: Audit, folder: Path, ended: bool) -> None:
 
 
 def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
-    """Note the jobs that were not run; where there is a manifest, compare them with those that it states."""
+    """Note the jobs that were not run; if there is a manifest, compare them with those that it states."""
     if not is_regular(folder / "config.yaml"):
         return
     try:
@@ -530,7 +530,7 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
     try:
         described, members = _crate_hashes(path)
     except _NOT_A_CRATE:
-        report.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
+        report.findings.append(Finding(name, "is not a crate, or is damaged", (path,)))
         return
     report.hashes[name] = file_sha256(path)
     for member in (each for each in members if described.get(each) != members[each]):

@@ -332,7 +332,7 @@ _LARGEST_BATCH = 50_000
 
 @dataclass(frozen=True)
 class StatedPrivacy:
-    """Parts of a run's privacy statement and settings that decide its epsilon; None where nothing is stated.
+    """Parts of a run's privacy statement and settings that decide its epsilon; None if nothing is stated.
 
     `mechanism` and `sampler` are JSON objects with the key `kind`; `facts` are settings by name, as text; `strategy` is
     the definition of the run's, as JSON. An infinite bound of a run with noise states nothing. `is_control`: its
@@ -423,11 +423,11 @@ def _stated(run: Row, which: str) -> float | None:
 
 
 def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
-    """Return where another accountant puts `which` epsilon ("proven", "refuted" or "contraction") of a statement; None
+    """Return another accountant's `which` epsilon ("proven", "refuted" or "contraction") of a statement; None
     where it has no answer.
 
     Statements without noise, or about statistics without noise, have to say that epsilon is infinite. What is refuted
-    must not exceed what is proven. A control states what is proven of its run without the fault.
+    must not exceed what is proven. A control states bounds on epsilon for its run without the fault.
     """
     stated = _without_fault(stated) if stated.is_control else stated
     if stated.noise_multiplier == 0:
@@ -451,7 +451,7 @@ def _without_fault(stated: StatedPrivacy) -> StatedPrivacy:
 
 
 def control_problem(stated: StatedPrivacy) -> str:
-    """Return why a statement is not that of a control: its epsilon is proven of what the run does, or may be. "" if it
+    """Return why a statement belongs to no control: its epsilon is proven of what the run does, or may be. "" if it
     is one.
     """
     epsilon, limits = stated.epsilons.get("proven"), interval(replace(stated, is_control=False), "proven")
@@ -678,7 +678,7 @@ def _walk(share: float, factors: Array, *, constant: bool) -> Array:
 
 @cache
 def hidden_epsilon(run: Hidden, delta: float) -> float:
-    """Return epsilon at `delta`, in (0, 1), of the released model: never above that of the record's own round.
+    """Return epsilon at `delta`, in (0, 1), of the released model, at most the epsilon of the record's own round.
 
     Source: asoodeh2020, Theorems 3 to 5, and asoodeh2021, Theorem 2, as recursions.
     """
@@ -822,7 +822,7 @@ def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInt
 
 
 def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, delta: float) -> EpsilonInterval:
-    """Return the interval of epsilon behind a trusted shuffler: at least that of the messages' mean, which can be
+    """Return the interval of epsilon behind a trusted shuffler: at least the messages' mean has, which can be
     computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
     mean, local = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)

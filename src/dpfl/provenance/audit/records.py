@@ -339,7 +339,7 @@ def _unlike_siblings(record: Record, stated: Mapping[str, _Readers], features: s
 
 
 def _note_made_again(report: Audit, unique: Mapping[str, Record], context: Context) -> None:
-    """Note the run tables whose noise was calibrated anew since, or whose data are younger than they are."""
+    """Note the run tables whose noise was calibrated again since, or whose data are younger than they are."""
     superseded, younger = [], []
     for path in context.jobs.keys() & unique.keys():
         makers = [(context.records.get(entry["path"]), entry) for entry in unique[path]["inputs"]]
@@ -492,7 +492,7 @@ def _with_noise(runs: list[Row], noise: list[Row]) -> list[tuple[Row, Row | None
 
 
 def _of_the_noise(run: Row, rows: list[Row]) -> Row | None:
-    """Return the row that has the run's noise, of a cell's rows; the first where none has; None where there is none."""
+    """Return the row that has the run's noise, of a cell's rows; the first if none has; None if there is none."""
     names = [name for name in _STATED_NOISE if name in run]
     having = (row for row in rows if all(same_noise(run[name], row[name]) for name in names if name in row))
     return next(having, rows[0] if rows else None)
@@ -683,7 +683,7 @@ def against_grid(runs: list[Row], job: TrainingJob) -> list[str]:
 
 
 def against_itself(runs: list[Row]) -> list[str]:
-    """Return the final metrics that differ from those of the last round."""
+    """Return the final metrics that differ from the last round's."""
     names = list(runs[0]) if runs else []
     measured = names[names.index("status") :] if "status" in names else []
     problems = []

@@ -29,7 +29,7 @@ _LONGEST = 1 << 20
 def sign(folder: Path, key: Path) -> Path:
     """Write <folder>.release.json with the manifest's hash, and its signature by an SSH key; return its path.
 
-    Raises InputError where there is no manifest, it does not list what is there, or ssh-keygen fails: then an earlier
+    Raises InputError if there is no manifest, it does not list what is there, or ssh-keygen fails: then an earlier
     release is left as it was.
     """
     manifest.require_current(folder)
@@ -44,7 +44,7 @@ def sign(folder: Path, key: Path) -> Path:
 
 
 def check_signature(report: Audit, folder: Path, statement: Path, signers: Path) -> None:
-    """Add a finding where no trusted key signed the statement, or it is about another manifest than the one here.
+    """Add a finding if no trusted key signed the statement, or it is about another manifest than the one here.
 
     `signers`: keys that the auditor trusts, in the format ALLOWED SIGNERS of ssh-keygen(1). Raises InputError where a
     file is missing.

@@ -147,7 +147,7 @@ class Rerun:
 
 @dataclass(frozen=True)
 class Choice:
-    """Runs to train again: `count` drawn at random by `seed`, and those of one job ("paper/job") that meet
+    """Runs to train again: `count` drawn at random by `seed`, and runs of one job ("paper/job") that meet
     all conditions `where`, by column of the run table. Without a seed a fresh one is drawn."""
 
     count: int = 0
@@ -235,7 +235,7 @@ def _is_named(run: Rerun, choice: Choice) -> bool:
 
 
 def _command(config: Mapping[str, Any], jobs: list[TrainingJob]) -> str:
-    """Return the command that fetches and makes the data of jobs, empty where there are none."""
+    """Return the command that fetches and makes the data of jobs, empty if there are none."""
     folders = {"arrays": {job.dataset for job in jobs}}
     folders["features"] = {job.dataset for job in jobs if job.needs_features}
     data = Path(config["data"]["folder"])
@@ -276,7 +276,7 @@ def _missing_data(run: Rerun) -> str:
 
 
 def _hindrance(run: Rerun, data: Path) -> str:
-    """Return the reason why a run is not drawn here, empty where there is none."""
+    """Return the reason why a run is not drawn here, empty if there is none."""
     if not _is_here(run, data):
         return _missing_data(run)
     made_on = run.record["host"]["device"]

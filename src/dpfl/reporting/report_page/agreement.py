@@ -1,4 +1,4 @@
-"""Printed numbers and ours: which agree, which differ, and which our runs do not bear yet."""
+"""Published numbers and ours: which agree, which differ, and which our runs do not bear yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpfl.reporting.tables import readable_cell
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: cells, the heading above it ("" for that of the row before), how to trace it, and how to colour
+    """A row of a table: cells, the heading above it ("": as the row before), how to trace it, and how to colour
     it or each of its cells."""
 
     cells: tuple[str, ...]
@@ -59,7 +59,7 @@ _SCALES = {"pct": "%"}
 
 
 class Agreement(StrEnum):
-    """Relation of one of our numbers to the printed one."""
+    """Relation of one of our numbers to the published one."""
 
     REPRODUCED = "reproduced"
     """The published value lies in the prediction interval of our runs."""
@@ -77,7 +77,7 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True)
 class PrintedNumber:
-    """One printed number and ours: `keys` name the cell, `quantity` is what it is, in `scale`.
+    """One published number and ours: `keys` name the cell, `quantity` is what it is, in `scale`.
 
     `prediction` is the half-width of the interval around ours in which the print is expected, `unit` that of it and of
     `difference`. A number that is missing is nan. `printed_runs`: how many runs the print is said to average, 0 where
@@ -102,17 +102,17 @@ class PrintedNumber:
 
 
 def is_printed(paper: str, table: str) -> bool:
-    """Return whether paper.yaml lists printed numbers for a table."""
+    """Return whether paper.yaml lists published numbers for a table."""
     return any(key.startswith(PRINTED) for key in load(paper).tables[table])
 
 
 def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
-    """Return every printed number of a finished table, in the order of its CSV; none where the table was not run.
+    """Return every published number of a finished table, in the order of its CSV; none where the table was not run.
 
     The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
     half-width of the prediction interval), runs, stand_in, ran_on and prediction ("reproduced", "not reproduced",
     "undecided", or "" without an interval), and maybe prediction_single (the same if the published value is a single
-    run), diverged and at_chance (numbers of such runs); the columns before the printed one name the cell.
+    run), diverged and at_chance (numbers of such runs); the columns before the published one name the cell.
     """
     if not is_printed(paper, table) or not csv.is_file():
         return []
@@ -163,7 +163,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of printed numbers, of those that we have, and their distances; `single`: were the prints single runs.
+    """Counts of published numbers, of those that we have, and their distances; `single`: if they are single runs.
 
     `farthest` is the number with the largest distance, None if none is comparable; `collapsed` counts the comparable
     numbers with a run that diverged or ended at chance, and `farthest_of_others` is the farthest without them.
@@ -181,16 +181,16 @@ class Summary:
 
     @property
     def run(self) -> int:
-        """Number of printed numbers with one of ours, on any data."""
+        """Number of published numbers with one of ours, on any data."""
         return self.printed - self.counts[Agreement.NOT_RUN]
 
     @property
     def comparable(self) -> int:
-        """Number of printed numbers with one of ours on the same data."""
+        """Number of published numbers with one of ours on the same data."""
         return self.run - self.counts[Agreement.STAND_IN]
 
     def sentence(self) -> str:
-        """Return the summary as one sentence, without numbers where there are none."""
+        """Return the summary as one sentence, without numbers if there are none."""
         if not self.printed:
             return "The paper has no table of numbers."
         if not self.comparable:
@@ -243,7 +243,7 @@ def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:
 
 
 def summary(numbers: Iterable[PrintedNumber]) -> Summary:
-    """Return the summary of printed numbers; distances are absolute differences of comparable numbers."""
+    """Return the summary of published numbers; distances are absolute differences of comparable numbers."""
     known = list(numbers)
     comparable = [each for each in known if not math.isnan(each.difference)]
     distances = pd.Series([abs(each.difference) for each in comparable], dtype=float)
@@ -287,7 +287,7 @@ def in_words(keys: Mapping[str, str]) -> str:
 
 
 def printed_table(numbers: Sequence[PrintedNumber], conditions: Sequence[str]) -> TextTable:
-    """Return printed numbers and ours, a row each, with the condition that traces it.
+    """Return published numbers and ours, a row each, with the condition that traces it.
 
     The columns that name a cell and differ between rows come first, what is trained before the rest.
     """
@@ -376,7 +376,7 @@ def _width(prediction: float) -> str:
 
 
 def _number(value: float, form: str) -> str:
-    """Return a number as text; a dash where there is none."""
+    """Return a number as text; a dash if there is none."""
     return "–" if value != value else f"{value:{form}}"
 
 
@@ -387,7 +387,7 @@ _GROUP = ("table", "dataset", "model")
 
 @dataclass(frozen=True)
 class PrintedGap:
-    """Printed numbers of one table, data set and model: how many have no run of ours, which, and how many have one."""
+    """Published numbers of one table, data set and model: how many we did not run, which, and how many we ran once."""
 
     name: str
     total: int
@@ -407,7 +407,7 @@ def printed_gaps(numbers: Iterable[PrintedNumber]) -> tuple[PrintedGap, ...]:
 
 
 def gaps_in_words(numbers: Iterable[PrintedNumber]) -> str:
-    """Return how many printed numbers have no run of ours and how many a single one; "" where all have several."""
+    """Return how many published numbers have no run of ours and how many a single one; "" where all have several."""
     known = list(numbers)
     counts = {kind: sum(each.agreement is kind for each in known) for kind in (Agreement.NOT_RUN, Agreement.SINGLE)}
     runs = max((each.printed_runs for each in known), default=0)

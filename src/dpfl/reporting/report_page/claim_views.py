@@ -16,6 +16,7 @@ from dpfl.files import is_regular, read_bytes, record_path
 from dpfl.reporting import claims
 from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
+from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import LEVEL, ClaimKind, Scope, Status, Verdict
 
@@ -30,7 +31,7 @@ _SIGN = "="
 
 @dataclass(frozen=True)
 class Trace:
-    """Origin of a file: its path in the project, and the SHA-256 of its record, "" where there is none."""
+    """Origin of a file: its path in the project, and the SHA-256 of its record, "" if there is none."""
 
     file: str
     record_sha256: str
@@ -49,7 +50,7 @@ def trace_of(csv: Path, root: Path) -> Trace:
 
 
 def row_conditions(rows: pd.DataFrame) -> list[str]:
-    """Return for each row the value of --where that names it and no other; "" where no column can tell rows apart.
+    """Return for each row the value of --where that names it and no other; "" if no column can tell rows apart.
 
     Columns are taken from the left until every row differs. Columns whose values contain an equals sign are passed
     over.
@@ -121,11 +122,12 @@ class Place:
 class ClaimView:
     """A claim on the page.
 
-    `deciding` is the case that decides, with its numbers; `cases` has all of them; `of` is the key of the claim that
-    this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what judges it
-    in place of our runs, "" for our runs. `figure` is the name of the
-    paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if it is computed.
-    `our_question`: it is a question of ours, not a claim.
+    `in_short` is the `reason` in one or two sentences. `deciding` is the case that decides, with its numbers; `cases`
+    has all of them, and `drawn` is their picture, None if a picture would show nothing. `of` is the key of the claim
+    that this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what
+    judges it in place of our runs, "" for our runs. `figure` is the name of the paper's figure that shows it, ""
+    without one. `runs` is how many runs the deciding case has, 0 if it is computed. `our_question`: it is a question of
+    ours, not a claim.
     """
 
     key: str
@@ -137,12 +139,14 @@ class ClaimView:
     judged_by: str
     verdict: VerdictStyle
     reason: str
+    in_short: str
     deciding: str
     runs: int
     rule: str
     settled_by: str
     because: str
     figure: str
+    drawn: CasePicture | None
     cases: TextTable | None
     places: tuple[Place, ...]
     trace: Trace
@@ -176,6 +180,7 @@ def _view(
 ) -> ClaimView:
     """Return one claim."""
     places = tuple(each for place in row["places"].split() if (each := _place(folder, paper, place)))
+    reason = " ".join(filter(None, [row["reason"], shown_by(cases)]))
     return ClaimView(
         key=row["claim"],
         text=with_greek_symbols(row["text"]),
@@ -185,17 +190,34 @@ def _view(
         part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
-        reason=" ".join(filter(None, [row["reason"], shown_by(cases)])),
+        reason=reason,
+        in_short=undecided_in_short(row, cases) or reason,
         deciding=deciding_case(row, _claimed(row, cases)),
         runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
         figure=_figure(folder, paper, row["claim"], places),
+        drawn=case_picture(cases, row["unit"], case_name, our_question=row["our_question"]),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=places,
         trace=trace,
     )
+
+
+def undecided_in_short(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
+    """Return why an undecided claim is undecided, in one or two sentences; "" for another verdict or few cases.
+
+    For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
+    judge." The other numbers are in the claim's reason.
+    """
+    if row["verdict"] != str(Verdict.UNDECIDED) or cases is None or row["cases"] < 2:
+        return ""
+    holds, fails = (count or "none" for count in (row["hold"], row["fail"]))
+    shows, contradicts = "shows" if row["hold"] <= 1 else "show", "contradicts" if row["fail"] <= 1 else "contradict"
+    said = f"{str(holds).capitalize()} of the {row['cases']} cases {shows} it and {fails} {contradicts} it."
+    single = ((cases["status"] == str(Status.OPEN)) & (cases["n"] == 1)).sum()
+    return f"{said} Most have a single run, which no test can judge." if 2 * single > row["cases"] else said
 
 
 _SCOPES = {
@@ -301,7 +323,7 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with four digits; a dash where there is none."""
+    """Return a number with four digits; a dash if there is none."""
     return "–" if value != value else f"{value:.4g}"
 
 

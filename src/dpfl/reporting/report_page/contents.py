@@ -86,7 +86,7 @@ def _source(record: Path) -> tuple[bool, str]:
 
 @dataclass(frozen=True)
 class JobCounts:
-    """Jobs of a part of the grid: `run` of `total`; `groups` has those of each data set, model and study."""
+    """Jobs of a part of the grid: `run` of `total`; `groups` has the jobs of each data set, model and study."""
 
     run: int
     total: int
@@ -192,7 +192,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Sections:
-    """Tables and figures of a paper, in the order of paper.yaml, and its printed numbers."""
+    """Tables and figures of a paper, in the order of paper.yaml, and its published numbers."""
 
     tables: tuple[Section, ...]
     figures: tuple[Section, ...]
@@ -302,7 +302,7 @@ def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Section
 
 
 def picture_uri(csv: Path) -> str:
-    """Return the picture next to a figure's CSV as a data URI, "" where there is none.
+    """Return the picture next to a figure's CSV as a data URI, "" if there is none.
 
     The SVG is taken, unless it is large and the PNG is smaller.
     """
@@ -393,17 +393,17 @@ class PaperView:
 
     @property
     def printed(self) -> Summary:
-        """Distances of the printed numbers from ours."""
+        """Distances of the published numbers from ours."""
         return summary(self.sections.numbers)
 
     @property
     def gaps(self) -> tuple[PrintedGap, ...]:
-        """Its printed numbers without a run of ours or with a single one, by table, data set and model."""
+        """Its published numbers without a run of ours or with a single one, by table, data set and model."""
         return printed_gaps(self.sections.numbers)
 
     @property
     def gaps_in_words(self) -> str:
-        """Number of those printed numbers, in words; "" where there are none."""
+        """Number of those published numbers, in words; "" if there are none."""
         return gaps_in_words(self.sections.numbers)
 
     @property
@@ -417,12 +417,12 @@ class PaperView:
 
     @property
     def findings(self) -> list[LeadFinding]:
-        """Its lead findings, in the order of paper.yaml; those of which nothing is finished are left out."""
+        """Its lead findings, in the order of paper.yaml, without findings of which nothing is finished."""
         return [found for each in self.paper.findings if (found := self._finding(each))]
 
     @property
     def has_study(self) -> bool:
-        """True if one of its lead findings is no claim: the card of such a study says what shuffling does."""
+        """True if one of its lead findings is a study of ours: the card of such a study says what shuffling does."""
         return any(found.verdict is None for found in self.findings)
 
     def _finding(self, entry: Mapping[str, str]) -> LeadFinding | None:
@@ -433,7 +433,7 @@ class PaperView:
             if claim.key == entry.get("claim"):
                 place, refuting = f"claim-{key}-{claim.key}", claim.deciding if claim.is_refuted else ""
                 return LeadFinding(
-                    sentence, claim.verdict, claim.reason, figure, place, refuting, self._other_parts(claim)
+                    sentence, claim.verdict, claim.in_short, figure, place, refuting, self._other_parts(claim)
                 )
         for table in self.sections.tables:
             if table.name == entry.get("table"):
@@ -481,7 +481,7 @@ class PaperView:
 
     @property
     def canaries(self) -> Section | None:
-        """The table of attacks on its training, where there is one."""
+        """The table of attacks on its training, if there is one."""
         return next((part for part in self.sections.tables if part.name == "canaries" and not part.not_run), None)
 
 
@@ -537,7 +537,7 @@ class Page:
 
     @property
     def studies(self) -> list[LeadFinding]:
-        """The lead findings that are no claim of a paper."""
+        """The lead findings that are studies of ours."""
         return [found for view in self.papers for found in view.findings if found.verdict is None]
 
     @property
@@ -547,14 +547,14 @@ class Page:
 
     @property
     def printed(self) -> Summary:
-        """Distances of the printed numbers of all papers from ours."""
+        """Distances of the published numbers of all papers from ours."""
         return summary(number for view in self.papers for number in view.sections.numbers)
 
 
 def contents(folder: Path, config: Mapping[str, Any]) -> Page:
     """Return the contents of the page of results/<scale>.
 
-    Raises InputError where nothing is finished there, or a table cannot be shown.
+    Raises InputError if nothing is finished there, or a table cannot be shown.
     """
     jobs, views = job_counts(folder, config), []
     for key in config["papers"]:
@@ -602,7 +602,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
 
 
 def _errata_counts(csv: Path) -> str:
-    """Return how many entries of the errata are of each kind, in words; "" where there are none."""
+    """Return how many entries of the errata are of each kind, in words; "" if there are none."""
     if not csv.is_file():
         return ""
     entries = read_csv(csv).groupby("kind")["number"].nunique()

@@ -1,4 +1,4 @@
-"""Epsilons of a paper's private settings: what is claimed and by what, what is proven, and what is refuted."""
+"""Epsilons of a paper's private settings: claimed and by what, proven, and refuted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EpsilonStatement:
     """One private setting; `sampling`, `neighbouring` and `observer` say what its epsilons belong to.
 
     `stated_by` is what gave the noise for the claimed epsilon; `of_study`: only studies of ours have the setting.
-    `proven` is inf where nothing is proven, `refuted` is 0 where nothing is exceeded.
+    `proven` is inf if nothing is proven, `refuted` is 0 if nothing is exceeded.
     """
 
     sampling: str
@@ -157,7 +157,7 @@ def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> l
 
 
 def in_sentences(known: Sequence[EpsilonStatement]) -> str:
-    """Return how many claimed epsilons have each verdict, those of our own studies apart, and what refutes the refuted
+    """Return how many claimed epsilons have each verdict, our own studies apart, and what refutes the refuted
     ones; "" for none."""
     of_paper, of_studies = ([each for each in known if each.of_study is own] for own in (False, True))
     values = sorted({each.claimed for each in of_paper})

@@ -1,4 +1,4 @@
-"""The picture of the first screen, as coordinates: printed numbers against ours, or claimed epsilons against proven."""
+"""The picture of the first screen, as coordinates: published numbers and ours, or claimed and proven epsilons."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _STYLES = {
 
 
 def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
-    """Return the picture of the first screen: printed numbers where some of ours are comparable, else epsilons."""
+    """Return the picture of the first screen: published numbers where some of ours are comparable, else epsilons."""
     comparable = [each for each in numbers if not math.isnan(each.difference)]
     if comparable:
         return _printed(comparable)
@@ -69,7 +69,7 @@ def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonS
 
 
 def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
-    """Return our numbers against the printed ones, those of the unit that most have."""
+    """Return our numbers against the published ones, those of the unit that most have."""
     units = [each.unit for each in numbers]
     unit = max(dict.fromkeys(units), key=units.count)  # of several the first, in every process
     shown = [each for each in numbers if each.unit == unit]
@@ -90,7 +90,7 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
         f"prediction interval of our runs.{_too_wide(judged)} {_runs_a_point(shown)}",
         horizontal=f"published {_quantity(shown)}",
         vertical=f"our mean {_quantity(shown)}",
-        ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),
+        ticks=tuple(Tick(place(value), f"{value:g}") for value in round_values(low, high)),
         marks=tuple(marks),
         key=tuple(style for kind, style in _STYLES.items() if any(each.agreement is kind for each in shown)),
     )
@@ -154,13 +154,13 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
         "below it. A claimed epsilon is refuted if its hollow mark lies above the line.",
         horizontal="claimed ε",
         vertical="proven and refuted ε",
-        ticks=tuple(Tick(scale(power), _power_text(power)) for power in powers),
+        ticks=tuple(Tick(scale(power), power_text(power)) for power in powers),
         marks=tuple(marks),
         key=(("proven", "upper bound, proven"), ("refuted", "lower bound, by an attack")),
     )
 
 
-def _power_text(power: int) -> str:
+def power_text(power: int) -> str:
     """Return a power of ten, a short one as a number."""
     return f"{10.0**power:g}" if -2 <= power <= 3 else with_greek_symbols(f"1e{power}")
 
@@ -171,11 +171,13 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     return 10 * math.floor(min(known) / 10), 10 * math.ceil(max(known) / 10)
 
 
-def _round_values(low: float, high: float) -> list[float]:
-    """Return round values from low to high, about six of them."""
-    steps = (digit * 10**power for power in itertools.count() for digit in (1, 2, 5))
+def round_values(low: float, high: float) -> list[float]:
+    """Return round values from low to high, about six of them; low is below high."""
+    powers = itertools.count(math.floor(math.log10(high - low)) - 1)
+    steps = (digit * 10.0**power for power in powers for digit in (1, 2, 5))
     step = next(step for step in steps if (high - low) / step <= 6)
-    return [low + step * count for count in range(math.floor((high - low) / step) + 1)]
+    values = (step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1))
+    return [float(f"{value:.12g}") for value in values]
 
 
 def _linear(low: float, high: float) -> Callable[[float], float]:

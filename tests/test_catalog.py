@@ -65,6 +65,12 @@ def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
             FACTS + "findings: [{sentence: a, claim: b, figure: c}]",
             f"{KEY}: findings or claims.yaml name a claim b that the paper does not have",
         ),
+        (
+            "paper.yaml",
+            FACTS.replace("figures: {}", "figures: {c: {title: C, caption: C}}")
+            + "findings: [{sentence: a, table: risk, figure: c, beside: [b]}]",
+            f"{KEY}: findings or claims.yaml name a claim b that the paper does not have",
+        ),
         ("claims.yaml", "a: [", f"{KEY}/claims.yaml is not YAML: "),
         ("grid.yaml", "demmo: []", f"{KEY}/grid.yaml: unknown key demmo"),
     ],

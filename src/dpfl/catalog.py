@@ -67,8 +67,9 @@ class Paper:
     """Where the runs differ from the paper on purpose, a sentence each."""
     notation: dict[str, str] = field(default_factory=dict)
     """Symbols of the paper that its claims use, with what they mean."""
-    findings: list[dict[str, str]] = field(default_factory=list)
-    """Lead findings of the report's first screen: a sentence, a figure, and a claim or a table."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """Lead findings of the report's first screen: a sentence, a figure, a claim or a table,
+    and maybe claims `beside` it that qualify it."""
 
 
 @cache
@@ -96,6 +97,7 @@ def load(key: str) -> Paper:
         raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is not a key of settings")
     known = {"claim": others["claims"], "table": facts["tables"], "figure": facts["figures"]}
     named = [(part, each[part]) for each in facts.get("findings", []) for part in known if part in each]
+    named += [("claim", name) for each in facts.get("findings", []) for name in each.get("beside", [])]
     named += [("figure", claim["figure"]) for claim in others["claims"].values() if "figure" in claim]
     if missing := [f"{part} {name}" for part, name in named if name not in known[part]]:
         raise InputError(f"{key}: findings or claims.yaml name a {missing[0]} that the paper does not have")

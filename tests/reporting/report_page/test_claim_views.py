@@ -105,11 +105,25 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
     ],
 )
 def test_an_undecided_claim_says_why_in_short(hold, fail, single, said):
-    row = {"verdict": "undecided", "cases": 4, "hold": hold, "fail": fail}
+    row = {"verdict": "undecided", "cases": 4, "hold": hold, "fail": fail, "reason": said}
     cases = pd.DataFrame({"status": ["open"] * 4, "n": [1] * single + [3] * (4 - single)})
     assert undecided_in_short(row, cases) == said
     assert undecided_in_short({**row, "verdict": "refuted"}, cases) == ""
     assert undecided_in_short({**row, "cases": 1}, cases) == undecided_in_short(row, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("In 2 cases it falls short by more than chance.", ", but perhaps by less than the margin."),
+        ("Tested alone, 1 case would contradict it.", "."),
+    ],
+)
+def test_a_case_whose_interval_looks_like_a_contradiction_is_named(more, said):
+    reason = f"0 of 4 cases show it and 0 contradict it; 4 cannot tell. {more}"
+    row = {"verdict": "undecided", "cases": 4, "hold": 0, "fail": 0, "reason": reason}
+    cases = pd.DataFrame({"status": ["open"] * 4, "n": [3] * 4})
+    assert undecided_in_short(row, cases) == f"None of the 4 cases shows it and none contradicts it. {more[:-1]}{said}"
 
 
 def test_the_long_reason_of_an_undecided_claim_is_behind_the_fold(made):

@@ -19,6 +19,7 @@ from dpfl.reporting.report_page.contents import (
     total,
     untraced_runs,
 )
+from dpfl.reporting.report_page.render import html
 from dpfl.reporting.results import not_run_table
 
 
@@ -151,6 +152,18 @@ def test_a_lead_claim_names_its_parts_with_another_verdict_and_its_counterexampl
     assert found.parts == (refuted,) and found.counterexample == ""
     [found] = leading(parts, {"sentence": "A", "claim": "claim_2", "figure": "figure_2"})
     assert found.counterexample == refuted.deciding != "" and found.parts == ()
+
+
+def test_claims_that_qualify_a_finding_stand_beside_it_in_the_order_of_paper_yaml(page):
+    view = page.papers[0]
+    entry = {"sentence": "A", "claim": "claim_0", "figure": "figure_2", "beside": ["claim_3", "claim_2"]}
+    [found] = leading(view, entry)
+    assert [claim.key for claim in found.beside] == ["claim_3", "claim_2"]
+    assert not set(found.beside) & set(found.parts), "none is shown twice"
+    shown = html(replace(page, papers=(replace(view, paper=replace(view.paper, findings=[entry])), *page.papers[1:])))
+    card = shown[shown.index('<ul class="findings">') : shown.index("</ul>", shown.index('<ul class="findings">'))]
+    links = [card.index(f'href="#claim-asoodeh2020-{name}"') for name in ("claim_0", "claim_3", "claim_2")]
+    assert links == sorted(links)
 
 
 def test_a_finding_of_which_nothing_is_finished_is_left_out(page):

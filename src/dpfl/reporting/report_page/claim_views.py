@@ -206,10 +206,11 @@ def _view(
 
 
 def undecided_in_short(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
-    """Return why an undecided claim is undecided, in one or two sentences; "" for another verdict or few cases.
+    """Return why an undecided claim is undecided, in two or three sentences; "" for another verdict or few cases.
 
     For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
-    judge." The other numbers are in the claim's reason.
+    judge." A case that misses the claim, but contradicts it neither by the margin nor beside the others, is named: its
+    interval alone looks like a contradiction. The other numbers are in the claim's reason.
     """
     if row["verdict"] != str(Verdict.UNDECIDED) or cases is None or row["cases"] < 2:
         return ""
@@ -217,7 +218,16 @@ def undecided_in_short(row: Mapping[str, Any], cases: pd.DataFrame | None) -> st
     shows, contradicts = "shows" if row["hold"] <= 1 else "show", "contradicts" if row["fail"] <= 1 else "contradict"
     said = f"{str(holds).capitalize()} of the {row['cases']} cases {shows} it and {fails} {contradicts} it."
     single = ((cases["status"] == str(Status.OPEN)) & (cases["n"] == 1)).sum()
-    return f"{said} Most have a single run, which no test can judge." if 2 * single > row["cases"] else said
+    said += " Most have a single run, which no test can judge." if 2 * single > row["cases"] else ""
+    if alone := _TESTED_ALONE.search(row["reason"]):
+        return f"{said} {alone[0]}"
+    short = _FALLS_SHORT.search(row["reason"])
+    return f"{said} {short[1]}, but perhaps by less than the margin." if short else said
+
+
+_TESTED_ALONE = re.compile(r"Tested alone, \d+ cases? would (?:also )?contradict it\.")
+_FALLS_SHORT = re.compile(r"(In \d+ cases? it falls short by more than chance)\.")
+"""Sentences of a claim's reason (dpfl.reporting.rules)."""
 
 
 _SCOPES = {

@@ -338,7 +338,8 @@ class LeadFinding:
     """A finding on the first screen: a sentence, what was found, a picture, and the place that shows more.
 
     `verdict` is None for a finding that is no claim; then `found` is the first note of its table. `counterexample` is
-    the case that refutes it, "" if none does. `parts` are the claims that are parts of it and have another verdict.
+    the case that refutes it, "" if none does. `parts` are the claims that are parts of it and have another verdict;
+    `beside` are the claims and questions that qualify it.
     """
 
     sentence: str
@@ -348,6 +349,7 @@ class LeadFinding:
     place: str
     counterexample: str = ""
     parts: tuple[ClaimView, ...] = ()
+    beside: tuple[ClaimView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -425,20 +427,21 @@ class PaperView:
         """True if one of its lead findings is a study of ours: the card of such a study says what shuffling does."""
         return any(found.verdict is None for found in self.findings)
 
-    def _finding(self, entry: Mapping[str, str]) -> LeadFinding | None:
+    def _finding(self, entry: Mapping[str, Any]) -> LeadFinding | None:
         """Return a finding that paper.yaml names, None if neither its claim nor its table is finished."""
         figure = self.figure(entry["figure"])
         sentence, key = with_greek_symbols(entry["sentence"]), self.paper.key
+        beside = tuple(claim for name in entry.get("beside", []) for claim in self.claims if claim.key == name)
         for claim in self.claims:
             if claim.key == entry.get("claim"):
                 place, refuting = f"claim-{key}-{claim.key}", claim.deciding if claim.is_refuted else ""
-                return LeadFinding(
-                    sentence, claim.verdict, claim.in_short, figure, place, refuting, self._other_parts(claim)
-                )
+                parts = tuple(each for each in self._other_parts(claim) if each not in beside)
+                return LeadFinding(sentence, claim.verdict, claim.in_short, figure, place, refuting, parts, beside)
         for table in self.sections.tables:
             if table.name == entry.get("table"):
                 found = table.notes[0] if table.notes else f"Not run: {table.not_run}."
-                return LeadFinding(sentence, None, found, figure, f"table-{key}-{table.name}")
+                place = f"table-{key}-{table.name}"
+                return LeadFinding(sentence, None, found, figure, place, beside=beside)
         return None
 
     def parts_of(self, whole: ClaimView) -> list[ClaimView]:

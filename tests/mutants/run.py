@@ -53,7 +53,6 @@ FOLDERS = {
 }
 """The folders below tests that test a subject, by the first part of its path."""
 MEMORY_BYTES = 12 * 2**30
-FILE_BYTES = 4 * 2**30
 CPU_SECONDS, CPU_FACTOR = 20, 4
 """A mutant's tests may take so many processor seconds, and that factor of what they take without it."""
 WALL_SECONDS = 3600
@@ -293,7 +292,6 @@ def _run_tests(tree: Tree, arguments: list[str], cpu_seconds: int, plugins: tupl
         os.dup2(log, 1)
         os.dup2(log, 2)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
         sys.path.insert(0, str(tree.root / "src"))
         environment = {"PYTHONPATH": str(tree.root / "src"), "OMP_NUM_THREADS": "1", "TMPDIR": str(tree.folder)}

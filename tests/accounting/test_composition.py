@@ -185,6 +185,17 @@ def test_the_interval_holds_the_binomial(steps, delta):
     assert upper - lower <= 1e-3 * upper
 
 
+@pytest.mark.parametrize(("steps", "delta"), [(10, 1e-2), (100, 1e-12)])
+def test_the_grid_is_no_finer_than_the_answer_needs(steps, delta):
+    """Its step is between a 10,000th and an 8th of the deviation of the sum."""
+    (part,) = search(steps, delta).parts
+    asked = []
+    found = LossSearch([part._replace(cells=lambda step: asked.append(step) or part.cells(step))], delta)
+    found.interval(0.0, both=True)
+    deviation = LEVEL * math.sqrt(steps)
+    assert deviation / 1e4 <= min(asked) <= max(asked) <= deviation / 8
+
+
 def test_what_is_known_to_be_larger_is_returned_at_once():
     """Without a grid: Chernoff's bound shows it."""
     (part,) = search(10, 1e-5).parts

@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import importlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -54,7 +55,7 @@ FOLDERS = {
 """The folders below tests that test a subject, by the first part of its path."""
 MEMORY_BYTES = 12 * 2**30
 CPU_SECONDS, CPU_FACTOR = 20, 4
-"""A mutant's tests may take so many processor seconds, and that factor of what they take without it."""
+"""With a mutant a test may take so many processor seconds, and that factor of what it takes without."""
 WALL_SECONDS = 3600
 """For tests that wait and compute nothing."""
 NOTE = "__note__"
@@ -145,7 +146,7 @@ class Tree:
             found = [file for path in paths for file in (self.root / path).rglob("test_*.py")]
             found += [self.root / path for path in paths if path.endswith(".py")]
             files[name] = {str(file.relative_to(self.root)) for file in found}
-        chosen = Chosen()
+        chosen = Chosen(self.cpu_seconds)
         for file in sorted(files[stage] - (files.get("mirrored", set()) if stage != "mirrored" else set())):
             chosen.take(self.traced(file), function)
         return chosen
@@ -255,8 +256,8 @@ class Tracer:
 class Chosen:
     """A plugin of pytest that runs the tests that a mutant can make fail, the quickest files first."""
 
-    def __init__(self) -> None:
-        self.seconds, self.others = {}, set()
+    def __init__(self, cpu_seconds: float) -> None:
+        self.cpu_seconds, self.seconds, self.others = cpu_seconds, {}, set()
 
     def take(self, traced: dict[str, tuple[float, list[str]]], function: str) -> None:
         """Take the tests of a file that call a function, all if it is empty."""
@@ -280,6 +281,13 @@ class Chosen:
         places = {name: (files.index(name.partition("::")[0]), seconds) for name, seconds in self.seconds.items()}
         kept = [item for item in items if item.nodeid not in self.others]
         items[:] = sorted(kept, key=lambda item: places.get(item.nodeid, (len(files), 0.0)))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Limit the processor time of a test that the trace saw."""
+        if nodeid in self.seconds:
+            ends = time.process_time() + self.cpu_seconds + CPU_FACTOR * self.seconds[nodeid]
+            most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            resource.setrlimit(resource.RLIMIT_CPU, (min(math.ceil(ends), most), most))
 
 
 def _run_tests(tree: Tree, arguments: list[str], cpu_seconds: int, plugins: tuple[object, ...]) -> None:

@@ -258,7 +258,7 @@ def test_a_test_runs_where_it_calls_the_mutated_function_or_starts_a_process(pro
     module = load("run")
     asked = "images/shapes.py:7"
     assert MODULE.splitlines()[6] == "def tiny():"
-    chosen = module.Chosen()
+    chosen = module.Chosen(3.0)
     chosen.take({name: called for name, called in traced.items() if "shares" not in name}, asked)
     assert {name.partition("::test_")[2] for name in chosen.others} == set(), "a shared fixture counts for the file"
     text = text.replace("(scope='module')", "")
@@ -266,7 +266,7 @@ def test_a_test_runs_where_it_calls_the_mutated_function_or_starts_a_process(pro
     before = {file.name for file in (root.parent / "traces").iterdir()}
     run()
     (new,) = (file for file in (root.parent / "traces").iterdir() if file.name not in before)
-    chosen = module.Chosen()
+    chosen = module.Chosen(3.0)
     chosen.take(json.loads(new.read_text()), asked)
     assert {name.partition("::test_")[2] for name in chosen.seconds} == {"calls", "starts", "shares"}
     assert {name.partition("::test_")[2] for name in chosen.others} == {"calls_not"}

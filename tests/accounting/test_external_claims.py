@@ -364,6 +364,8 @@ def test_a_rate_that_is_written_in_two_ways_does_not_cut_an_epoch():
         ("log.csv", "noise_multiplier,sample_rate,num_steps,batches\n1,0.1,3,16\n", "'batches' is not of a log"),
         ("log.csv", "noise_multiplier,sample_rate,Total_Steps\n1,0.1,188000\n", "'Total_Steps' is not of a log"),
         ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.1, "rounds": 9}\n', "'rounds' is not of a log"),
+        ("log.csv", "noise_multiplier,sample_rate,a,b,c,d,e,f,g,h\n" + ",".join("1" * 10), "'g', 'h' is not of a log"),
+        ("log.csv", "noise_multiplier,sample_rate,a,b,c,d,e,f,g,h,i\n" + ",".join("1" * 11), "'h', ... is not of a"),
         ("log.csv", "noise_multiplier;sample_rate;num_steps\n1;0.1;3\n", "with commas in between, and this one reads"),
         (
             "log.jsonl",

@@ -187,7 +187,9 @@ def test_grids_reach_their_ends_and_are_as_fine_as_they_say():
 
 
 @given(st.floats(1e-6, 1), st.integers(1, 250_000))
-def test_the_steps_of_a_sum_move_its_mean_by_less_than_1e_5(variance, steps):
+def test_the_steps_of_a_sum_move_its_mean_by_about_5e_6(variance, steps):
     """A loss moved to the ends of its cell has step^2/12 more mean; epsilon is about steps variance / 2, or 1."""
-    moved = steps * step_of_sum(variance, steps) ** 2 / 12
-    assert moved <= 1e-5 * (1 + steps * variance / 2)
+    step = step_of_sum(variance, steps)
+    moved = steps * step**2 / 12 / (1 + steps * variance / 2)
+    assert moved <= 1e-5
+    assert moved >= 4e-6 or step >= 1e-3  # finer would cost time

@@ -147,6 +147,8 @@ def test_events_of_dp_accounting_become_phases():
     assert two == Phase(LaplaceNoise(), 2.0, 1)
     assert from_dp_event(dp_accounting.RandomizedResponseDpEvent(1.0, 4)) == ()
     assert from_dp_event(dp_accounting.RandomizedResponseDpEvent(0.0, 1)) == ()
+    with pytest.raises(ValueError, match=r"^noise_parameter must be at least 0"):
+        from_dp_event(dp_accounting.RandomizedResponseDpEvent(-0.5, 1))
     with pytest.raises(ValueError, match=r"^noise_parameter must be above 0"):
         from_dp_event(dp_accounting.RandomizedResponseDpEvent(0.0, 4))
 

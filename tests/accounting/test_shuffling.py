@@ -523,6 +523,21 @@ def test_one_client_has_nobody_to_hide_among():
     assert alone <= float(gaussian_dp.epsilon(1e-5, math.sqrt(2) / 4)) * (1 + 1e-12)
 
 
+def test_an_epsilon_just_above_0_is_found():
+    """At half of the delta that epsilon 0 has."""
+    delta = float(blanket_delta(0.0, 30, 0.5)) / 2
+    epsilon = float(blanket_epsilon(30, 0.5, delta))
+    assert epsilon > 0
+    assert blanket_delta(epsilon, 30, 0.5) == pytest.approx(delta, rel=1e-3)
+
+
+def test_one_client_has_the_noise_of_no_shuffler():
+    run = {"rounds": 2, "delta": 1e-5}
+    local = shuffling.local_noise_multiplier(epsilon=0.5, **run)
+    found = shuffling.noise_multiplier(target_epsilon=0.5, clients=1, dimension=1, **run)
+    assert found == pytest.approx(local, rel=0.02) and found <= local * (1 + 1e-12)
+
+
 @pytest.mark.parametrize(("name", "value"), [("noise_multiplier", 0.0), ("rounds", 0), ("delta", 0.0), ("clients", 0)])
 def test_bad_input(name, value):
     arguments = {"noise_multiplier": 2.0, **RUN, name: value}

@@ -163,6 +163,7 @@ def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by
     parameters, d = (layer.weight.detach(), layer.bias.detach()), channels_last(output_gradients)
     cache = ours.cache_inputs(channels_last(inputs.detach()))
     assert (cache.gram is not None) == (by_gram and reads_batch)
+    assert (cache.windows is not None) == (ours.windows <= (layers.WINDOW_NUMBERS_SHARED if reads_batch else few))
     squares, gradients = ours.squared_gradient_norms(d, cache, ())
     assert (gradients is None) == by_gram
     close = {"rtol": 0, "atol": 1e-11}
@@ -170,6 +171,8 @@ def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by
     torch.testing.assert_close(ours.backward(d, cache, parameters), back, **close)
     torch.testing.assert_close(squares, norms, rtol=1e-11, atol=0)  # above by a bound on what rounding adds
     assert (squares * (1 + rounding(ours.roundings + 4, torch.float64)) >= norms).all()
+    small, _ = ours.squared_gradient_norms(d * 2**-40, cache, ())
+    torch.testing.assert_close(small, squares * 2**-80, rtol=1e-11, atol=0)
     for at_hand in (gradients, None):
         weight, bias = ours.weighted_gradient_sum(d, cache, (), factors, at_hand)
         torch.testing.assert_close(weight, torch.tensordot(factors, weights, 1), **close)

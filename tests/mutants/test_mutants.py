@@ -115,9 +115,20 @@ def test_the_tests_of_a_module_are_those_named_after_it(tmp_path):
     )
     assert found["folder"] == ("tests/images",)
     assert load("run").stages(tmp_path / "tests", "images/other.py") == {"folder": ("tests/images",)}
-    (tmp_path / "tests" / "images" / "test_reruns.py").write_text("from dpfl.images.other import x\n")
-    found = load("run").stages(tmp_path / "tests", "images/other.py")
-    assert found == {"importing": ("tests/images/test_reruns.py",), "folder": ("tests/images",)}
+
+
+def test_a_mutant_is_in_the_innermost_function_with_its_decorators_and_defaults():
+    function_at = load("run").function_at
+    lines = SOURCE.splitlines()
+
+    def at(text):
+        number = next(index for index, line in enumerate(lines) if text in line) + 1
+        return function_at(SOURCE, {"module": "x.py", "line": number})
+
+    cached, mean = lines.index("    @cached_property") + 1, lines.index("@cache") + 1
+    assert at("Number =") == at("@dataclass") == at("first:") == ""
+    assert at("@cached_property") == at("def é") == f"x.py:{cached}"
+    assert at("def mean") == at("return sum") == f"x.py:{mean}"
 
 
 MODULE = """def area(width, height, unit=1):
@@ -182,7 +193,7 @@ def project(tmp_path):
 
     def run():
         command = [sys.executable, HERE / "run.py", tmp_path / "drawn.json", "--repository", root]
-        command += ["--cpu-seconds", "3"]
+        command += ["--outcomes", tmp_path / "outcomes.jsonl", "--cpu-seconds", "3"]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
     return root, run
@@ -217,6 +228,48 @@ def test_a_run_goes_on_and_tests_survivors_again_when_their_tests_change(project
     done = run()
     assert done.stdout.count(" s)") == 1 and "return 1e-8: killed by" in done.stdout
     assert "4 of 4 tested: 4 killed" in done.stdout and done.returncode == 0
+
+
+def test_a_kill_counts_until_its_test_changes(project):
+    root, run = project
+    run()
+    own = root / "tests" / "images" / "test_shapes.py"
+    own.write_text(MIRROR.replace("== 2", "== 2.0"))
+    done = run()
+    assert done.stdout.count("killed by tests/images/test_shapes.py::test_area") == 1, done.stdout + done.stderr
+    own.write_text(MIRROR.replace("area(2, 1, 10) == 2", "area(1, 1)"))
+    done = run()
+    assert "return width + height: survived mirrored" in done.stdout
+    assert "return width + height: killed by tests/images/test_squares.py::test_area_of_a_square" in done.stdout
+
+
+def test_a_test_runs_where_it_calls_the_mutated_function_or_starts_a_process(project):
+    root, run = project
+    tests = {"calls": "tiny()", "calls_not": "area(1, 1)"}
+    text = "import subprocess, sys, pytest\nfrom dpfl.images.shapes import area, tiny\n"
+    text += "@pytest.fixture(scope='module')\ndef shared(): return tiny()\n"
+    text += "".join(f"def test_{name}(): assert {call}\n" for name, call in tests.items())
+    text += "def test_starts(): subprocess.run([sys.executable, '-c', ''], check=True)\n"
+    text += "def test_shares(shared): assert shared\n"
+    (root / "tests" / "images" / "test_shapes.py").write_text(text)
+    run()
+    traces = [json.loads(file.read_text()) for file in (root.parent / "traces").iterdir()]
+    traced = next(each for each in traces if "tests/images/test_shapes.py::test_calls" in each)
+    module = load("run")
+    asked = "images/shapes.py:7"
+    assert MODULE.splitlines()[6] == "def tiny():"
+    chosen = module.Chosen(3.0)
+    chosen.take({name: called for name, called in traced.items() if "shares" not in name}, asked)
+    assert {name.partition("::test_")[2] for name in chosen.others} == set(), "a shared fixture counts for the file"
+    text = text.replace("(scope='module')", "")
+    (root / "tests" / "images" / "test_shapes.py").write_text(text)
+    before = {file.name for file in (root.parent / "traces").iterdir()}
+    run()
+    (new,) = (file for file in (root.parent / "traces").iterdir() if file.name not in before)
+    chosen = module.Chosen(3.0)
+    chosen.take(json.loads(new.read_text()), asked)
+    assert {name.partition("::test_")[2] for name in chosen.seconds} == {"calls", "starts", "shares"}
+    assert {name.partition("::test_")[2] for name in chosen.others} == {"calls_not"}
 
 
 def test_nothing_counts_where_the_tests_fail_without_a_mutant(project):

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from dpfl.accounting import gaussian_dp
+from dpfl.accounting import gaussian_dp, hidden_state
 from dpfl.accounting.hidden_state import (
     RestartSplit,
     UniformSteps,
@@ -266,3 +266,9 @@ def test_the_grid_is_safe_and_close_where_the_answer_is_known(steps, mu, shift, 
     found = split_epsilon(RestartSplit(steps, mu, shift), 1 - 1e-12, delta)  # on the grid, yet all but a full batch
     known = float(gaussian_dp.epsilon(delta, math.hypot(math.sqrt(steps) * mu, shift)))
     assert known - 1e-9 <= found <= known * 1.003
+
+
+def test_the_compass_finds_the_least_cost():
+    """Of a bowl, from a corner."""
+    found = hidden_state._compass(lambda i, j: 1 + (i - 9) ** 2 + (j - 3) ** 2, (0, 40), (60, 60))
+    assert found == (9, 3)

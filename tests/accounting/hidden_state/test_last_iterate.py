@@ -132,6 +132,14 @@ def test_add_or_remove_is_known_for_full_batches():
 
 # Convex problems in `guarantee`: against the functions of the hidden state, quadratics and Monte Carlo; refusals.
 
+
+@pytest.mark.parametrize(("rate", "strong", "attained"), [(1.5, 0.0, True), (2.0, 0.0, True), (1.5, 0.5, False)])
+def test_steps_that_turn_around_attain_nothing(rate, strong, attained):
+    """A step contracts by 1 - rate x curvature, curvatures from `strong` to 1."""
+    problem = ConvexProblem(smoothness=1.0, learning_rate=rate, lipschitz=1.0, strong_convexity=strong)
+    assert problem.attained is attained
+
+
 PROBLEM = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, strong_convexity=0.4)
 STEPS = {"noise_multiplier": 3.0, "steps": 200, "delta": 1e-5, "observer": "last_iterate"}
 SAMPLERS = [FullBatch(), ShuffledEpochs(60, 600), FixedBatches(60, 600)]

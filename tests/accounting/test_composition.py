@@ -216,6 +216,54 @@ def test_a_profile_has_the_bounds_of_delta_at_every_loss(tilt):
     assert np.all(found.below <= found.above) and found.below[-1] == 0
 
 
+# Sums of so many steps that few frequencies are left: against sums over all places, and a transform of all.
+
+LAWS = {
+    "smooth": GridLaw(-0.5, 0.01, binom.pmf(np.arange(101), 100, 0.5)),
+    "skewed": GridLaw(-0.02, 0.01, np.append([0.7, 0.25, 0.04], 0.01 * binom.pmf(np.arange(40), 39, 0.3))),
+    "every other place": GridLaw(-0.5, 0.01, np.insert(binom.pmf(np.arange(50), 49, 0.5), range(1, 50), 0.0)),
+    "far atom": GridLaw(0.0, 0.01, np.append([0.5, 0.4995], np.append(np.zeros(60), 0.0005))),
+}
+
+
+@pytest.mark.parametrize("tilt", [0.05, 1.0, 20.0])
+@pytest.mark.parametrize("law", LAWS.values(), ids=list(LAWS))
+def test_a_gain_by_frequencies_is_that_of_all_places(law, tilt, monkeypatch):
+    sums = Composition([(law, 40_000)], tilt)
+    assert sums._kept.size * composition._FEWER <= sums._size
+    reach = sums._size * sums.step
+    epsilons = [sums.bottom + share * reach for share in (-0.01, 0.0, 0.3001, 0.45, 0.5)]
+    few = [sums._gain(epsilon) for epsilon in epsilons]
+    assert "masses" not in vars(sums)
+    monkeypatch.setattr(composition, "_FEWER", math.inf)
+    monkeypatch.setattr(composition, "_FAR", 1e9)
+    for (gain, rounding), (known, allowed) in zip(few, map(sums._gain, epsilons), strict=True):
+        assert gain == pytest.approx(known, rel=1e-11, abs=1e-4 * allowed)
+        assert rounding == pytest.approx(allowed, rel=1e-3)
+
+
+@pytest.mark.parametrize("steps", [200, 10**4, 10**8])
+@pytest.mark.parametrize("law", LAWS.values(), ids=list(LAWS))
+def test_no_frequency_that_is_left_is_left_out(law, steps):
+    """The lowest frequencies that are looked at hold all whose power is not next to nothing, by a transform of all."""
+    masses, size = law.masses, 1 << 15
+    tilted = composition._Tilted(masses, 0.0, 3, steps)
+    known = np.abs(np.fft.rfft(masses, size))
+    left = np.flatnonzero(known > math.exp(composition._CUT_OFF / steps))
+    looked_at = composition._left(tilted, size)
+    assert left[-1] < looked_at
+    kept, values, _ = composition._spectrum([tilted], size)
+    assert kept.tolist() == left.tolist()
+    assert np.abs(values) == pytest.approx(known[left] ** steps, rel=1e-13 * steps)
+
+
+def test_few_frequencies_are_looked_at_where_no_others_are_left():
+    found = {
+        name: composition._left(composition._Tilted(law.masses, 0.0, 0, 10**6), 1 << 20) for name, law in LAWS.items()
+    }
+    assert found["smooth"] < 2000 and found["every other place"] == (1 << 19) + 1
+
+
 def test_rare_losses_are_trimmed_to_the_safe_side():
     """The profile of the trimmed law: above that of the whole where it is pessimistic, below it where it is not."""
     losses = np.arange(-40, 41) * 0.25

@@ -1,6 +1,7 @@
 """Balls in bins under replace_one: an integral, Monte Carlo, other moves than the worst, and the routes around it."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,10 +9,19 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from dpfl.accounting import BallsInBins, Phase, guarantee, guarantee_of_phases, privacy_curve, replaced_in_bins
+from dpfl.accounting import (
+    BallsInBins,
+    Phase,
+    balls_in_bins,
+    guarantee,
+    guarantee_of_phases,
+    privacy_curve,
+    replaced_in_bins,
+)
 from dpfl.accounting.composition import epsilon_above
 from dpfl.accounting.random_allocation import RandomAllocation
-from dpfl.accounting.replaced_in_bins import law_above, profile_above
+from dpfl.accounting.replaced_in_bins import law_above, profile_above, times_two_moves
+from dpfl.accounting.sampler_accountants import in_two_moves
 
 
 def _two_bins_profile(sigma: float, epsilon: float) -> float:
@@ -117,6 +127,17 @@ def test_more_bins_spend_less():
     assert found == sorted(found, reverse=True)
 
 
+@pytest.mark.parametrize(("bins", "sigma", "epochs"), [(94, 0.56, 3), (1000, 0.7, 30), (20, 0.63, 10), (1840, 0.53, 6)])
+def test_no_rough_law_is_left_out_that_would_be_near(bins, sigma, epochs):
+    """Where the looks say that the law spends far more than two moves, it does."""
+    laws = balls_in_bins.laws_above(sigma, bins, epochs, 1e-5, rough=True)
+    ends = [[(law, epochs)] for law in laws]
+    moved = in_two_moves(partial(epsilon_above, ends[0]), partial(epsilon_above, ends[1]), 1e-5)
+    times = times_two_moves(sigma, bins, epochs, 1e-5, laws, moved)
+    spent = epsilon_above([(law_above(sigma, bins, epochs, 1e-5, rough=True), epochs)], 1e-5)
+    assert spent > 1.3 * moved if times > 2.6 else spent < 1.3 * moved
+
+
 def test_a_fine_law_is_left_out_where_two_moves_are_far_less(monkeypatch):
     """Little noise in many bins: the fine law took 7 s, or 35 s in a search, and its epsilon was not the answer."""
     asked, law = [], replaced_in_bins.law_above
@@ -124,6 +145,8 @@ def test_a_fine_law_is_left_out_where_two_moves_are_far_less(monkeypatch):
     monkeypatch.setattr(replaced_in_bins, "law_above", seen)
     run = {"steps": 6 * 1840, "delta": 4e-6, "neighbouring": "replace_one", "observer": "last_iterate"}
     found = guarantee(BallsInBins(1840), noise_multiplier=0.53, **run)
+    assert found.upper_by.startswith("a removal, then an addition") and asked == []
+    found = guarantee(BallsInBins(6000), noise_multiplier=0.63, **{**run, "steps": 180_000, "delta": 1e-5})
     assert found.upper_by.startswith("a removal, then an addition") and asked == [True]
     asked.clear()
     found = guarantee(BallsInBins(10), noise_multiplier=2.0, **{**run, "steps": 20})

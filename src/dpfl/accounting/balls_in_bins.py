@@ -40,6 +40,8 @@ _UNIT = 2.0**-53
 _REFINED, _ROUNDS = 3000, 8
 _OFFSETS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _OFFSETS_BELOW = (*_OFFSETS, 8.0, 16.0, 32.0, 64.0)
+_CUT_OFF = -80.0  # logarithm of what a frequency may be left out for
+_NOTHING = 1e-6  # share of the rounding of each mass below which what wraps around is not looked at further
 MASS_ERROR = 1e-12
 """Relative error allowed to each mass of one term: quadrature and rounding stay below it."""
 
@@ -200,7 +202,7 @@ class SumLaw:
 
     `noise` bounds what rounding changed in each mass, `noise_norm` the root of the sum of its squares; `wrapped` the
     sum of what other sums, outside of the values, may have added to all of them; all in the same units. `below` bounds
-    the mass of sums below the values, in no units.
+    the mass of sums below the values, in no units, where the tilt is below 0.
     """
 
     values: Array
@@ -233,30 +235,36 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     log_one = log_moment(masses, points, tilt)
     weighted = masses * np.exp(tilt * points - log_one)
     spectrum = np.asarray(rfft(binned(np.arange(points.size) % size, weighted, size), size))
-    with np.errstate(divide="ignore", under="ignore"):
-        size_of = np.maximum(np.abs(spectrum), 1e-300)
-        powered = np.exp(terms * (np.log(size_of) + 1j * np.angle(spectrum)))
+    powered, every = np.zeros_like(spectrum), np.abs(spectrum)
+    kept = every > math.exp(_CUT_OFF / max(terms - 1, 1))
+    size_of = every[kept]
+    powered[kept] = np.exp(terms * (np.log(size_of) + 1j * np.angle(spectrum[kept])))
     law = np.roll(np.asarray(irfft(powered, size)), -first)
-    lowest_value, highest_value = first * grid.step, (first + size) * grid.step
+    # Rounding: of the transform there, raised to the power; of the power itself; of the transform back; of the cut.
+    size_log, cut_off = math.log2(size), math.exp(_CUT_OFF)
+    there = terms * (1 + size_log * float(np.linalg.norm(weighted))) + 40
+    gains, back = np.abs(powered[kept]) / size_of, 8 * size_log * float(np.linalg.norm(law))
+    noise = 4 * _UNIT * (there * float(gains.sum()) / spectrum.size + back / math.sqrt(size)) + 2 * cut_off
+    noise_norm = 4 * _UNIT * (there * float(np.linalg.norm(gains)) * math.sqrt(2 / size) + back) + size * cut_off
     used = masses > 0
     masses, points = masses[used], points[used]
 
-    def chernoff(other: float, edge: float) -> float:
-        gain = terms * (log_moment(masses, points, other) - log_one)
-        return math.exp(min(gain - (other - tilt) * edge, 0.0))
+    def wraps(tilts: Sequence[float], edge: float) -> float:
+        """Chernoff's bound of the tilted mass beyond an edge: the first that is next to nothing, or the least."""
+        least = 1.0
+        for other in tilts:
+            gain = terms * (log_moment(masses, points, other) - log_one)
+            least = min(least, math.exp(min(gain - (other - tilt) * edge, 0.0)))
+            if least < _NOTHING * noise:
+                break
+        return least
 
-    wrapped, below = min(chernoff(tilt + factor * abs(tilt), highest_value) for factor in _OFFSETS), 0.0
+    lower_tilts, lowest_value = [tilt - factor * abs(tilt) for factor in _OFFSETS_BELOW], first * grid.step
+    wrapped, below = wraps([tilt + factor * abs(tilt) for factor in _OFFSETS], (first + size) * grid.step), 0.0
     if first:
-        lower_tilts = [tilt - factor * abs(tilt) for factor in _OFFSETS_BELOW]
-        wrapped += min(chernoff(other, lowest_value) for other in lower_tilts)
-        logs = [terms * log_moment(masses, points, t) - t * lowest_value for t in lower_tilts if t < 0]
-        below = math.exp(min(0.0, *logs))
-    # Rounding: of the transform there, raised to the power; of the power itself; of the transform back.
-    size_log = math.log2(size)
-    there = terms * (1 + size_log * float(np.linalg.norm(weighted))) + 40
-    gains, back = np.abs(powered) / size_of, 8 * size_log * float(np.linalg.norm(law))
-    noise = 4 * _UNIT * (there * float(np.mean(gains)) + back / math.sqrt(size))
-    noise_norm = 4 * _UNIT * (there * float(np.linalg.norm(gains)) * math.sqrt(2 / size) + back)
+        wrapped += wraps(lower_tilts, lowest_value)
+    if first and tilt < 0:  # only puts ask for it
+        below = math.exp(min(0.0, *(terms * log_moment(masses, points, t) - t * lowest_value for t in lower_tilts)))
     values = terms * grid.start + (first + np.arange(size, dtype=np.float64)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
     return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), noise, noise_norm, wrapped, below)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -36,6 +37,8 @@ STEEPEST = 3000.0
 _LARGEST_KINK = 700.0
 _FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
 _CUT_OFF = -80.0
+_FINER = 16  # times more angles than places that show which frequencies are left
+_FEWER, _FALLEN = 100, 5.0  # from so many times more places than frequencies on, and if the weights fall by e^-_FALLEN
 _EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
 
 
@@ -154,24 +157,67 @@ class Composition:
         below = min(growths[0] + exponents * self.bottom)
         above = min(growths[1] - exponents * (self.bottom + (size - 1) * self.step))
         self.tails = math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
-        kept, values, blur = _spectrum(tilted, size)
-        spectrum = np.zeros(size // 2 + 1, dtype=complex)
-        spectrum[kept] = values
-        self.masses = np.roll(np.asarray(irfft(spectrum, size)), -(self.first % size))
+        self._size = size
+        self._kept, self._values, blur = _spectrum(tilted, size)
         # Half a spectrum's norm becomes that of the masses by sqrt(2 / size); what is cut off is below e^_CUT_OFF each.
         self.rounding = TRANSFORM_ERROR * UNIT * math.log2(size) * blur * math.sqrt(2 / size) + 1e-33 * size
 
+    @cached_property
+    def masses(self) -> Array:
+        """The tilted masses of the sum, shape (size,)."""
+        spectrum = np.zeros(self._size // 2 + 1, dtype=complex)
+        spectrum[self._kept] = self._values
+        return np.roll(np.asarray(irfft(spectrum, self._size)), -(self.first % self._size))
+
     def _gain(self, epsilon: float) -> tuple[float, float]:
         """Return E[e^(-tilt (S - epsilon)) (1 - e^(epsilon - S))_+] under the tilted law, and its rounding at most."""
-        end = self.masses.size
+        end = self._size
         ahead = (epsilon - self.bottom) / self.step  # beyond all integers where the step is tiny
         start = min(max(0, math.floor(min(ahead, end)) + 1), end)
+        if _FEWER * self._kept.size <= end and self.tilt * self.step * (end - start) > _FALLEN:
+            return self._gain_of_waves(self.bottom + start * self.step - epsilon, start)
+        if start == end:
+            return 0.0, 0.0
         if self.tilt * self.step * (end - start) > _FAR:  # the masses are 1 together: what is beyond adds e^-_FAR
             end = min(end, start + math.ceil(_FAR / (self.tilt * self.step)) + 1)
         excess = np.maximum(self.bottom + np.arange(start, end) * self.step - epsilon, 0.0)
         weights = np.exp(-self.tilt * excess) * -np.expm1(-excess)
         rounding = self.rounding * float(np.linalg.norm(weights)) + 2 * math.exp(-_FAR)
         return float(weights @ self.masses[start:end]), rounding
+
+    def _gain_of_waves(self, excess: float, start: int) -> tuple[float, float]:
+        """Return `_gain` of the masses from place `start` on, where the loss is `excess` above epsilon, by frequencies.
+
+        With q = e^(i angle - tilt step) and rho = e^-step, the weights of a wave add up, without end, to
+        e^(-tilt excess) ((1 - e^-excess) / (1 - q) + e^-excess q (1 - rho) / ((1 - q) (1 - q rho))). Masses come again
+        after the last place, so what is beyond it is the same sum from the first place on. The squares of the weights
+        add up alike.
+        """
+        excess = max(excess, 0.0)
+        beyond = excess + (self._size - start) * self.step
+        *waves, first = self._waves
+        turned = np.exp(1j * _angles(self._kept, start, self._size))
+
+        def endless(excess: float, slow: complex, fast: complex) -> float:
+            return math.exp(-self.tilt * excess) * (-math.expm1(-excess) * slow.real + math.exp(-excess) * fast.real)
+
+        gain = endless(excess, *(turned @ wave for wave in waves)) - endless(beyond, *first)
+        ones, decays = -math.expm1(-excess), math.exp(-excess) * -math.expm1(-self.step)
+        falls = [-math.expm1(-(2 * self.tilt + more) * self.step) for more in range(3)]
+        square, rho = math.exp(-2 * self.tilt * self.step), math.exp(-self.step)
+        squares = ones**2 / falls[0] + 2 * ones * decays * square / (falls[0] * falls[1])
+        squares += decays**2 * square * (1 + square * rho) / math.prod(falls)
+        return gain, self.rounding * math.exp(-self.tilt * excess) * math.sqrt(squares)
+
+    @cached_property
+    def _waves(self) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[complex, complex]]:
+        """The frequencies that are left, times the endless sums of their weights in `_gain_of_waves`, and the sums."""
+        both = np.where((self._kept == 0) | (2 * self._kept == self._size), 1.0, 2.0) / self._size
+        values = both * self._values * np.exp(1j * _angles(self._kept, self.first, self._size))
+        exponents = 1j * _angles(self._kept, 1, self._size) - self.tilt * self.step
+        slow = values / -np.expm1(exponents)
+        fast = slow * np.exp(exponents) * -math.expm1(-self.step) / -np.expm1(exponents - self.step)
+        return slow, fast, (complex(slow.sum()), complex(fast.sum()))
 
     @property
     def _peak(self) -> float:
@@ -203,7 +249,7 @@ class Composition:
         """
         above_0, below_0 = math.exp(min(self.log_delta_above(0.0), 0.0)), math.exp(self.log_delta_below(0.0))
         first = max(0, math.floor(-self.bottom / self.step) + 1)
-        last = min(self.masses.size, math.ceil((_LARGEST_KINK - self.bottom) / self.step))
+        last = min(self._size, math.ceil((_LARGEST_KINK - self.bottom) / self.step))
         if last <= first:
             return Profile(np.ones(1), np.array([above_0]), np.zeros(1))
         losses = self.bottom + np.arange(first, last) * self.step
@@ -212,7 +258,7 @@ class Composition:
             for tilt in (self.tilt, self.tilt + 1)
         )
         slow, fast = slow[: last - first], fast[: last - first]
-        terms = self.masses.size - np.arange(first, last)
+        terms = self._size - np.arange(first, last)
         # A term rounds its factor, product and sum; the masses weigh at most 1.
         rounding = 6 * UNIT * terms * np.maximum(slow, 0.0) + self.rounding * np.sqrt(terms)
         gains, scale, slack = np.maximum(slow - fast, 0.0), self.log_mass - self.tilt * losses, self._slack(losses[-1])
@@ -249,34 +295,28 @@ def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np
     The blur is the spectrum's size times the sum of steps / |spectrum of a step|: what a relative error of one step's
     transform becomes. The product only falls as steps are added, so a frequency that is left is left for good.
     """
-    kept: NDArray[np.intp] = np.arange(size // 2 + 1)
-    log_size, angle, share = (np.zeros(kept.size) for _ in range(3))
+    kept: NDArray[np.intp] = np.arange(min(_left(each, size) for each in tilted))
+    log_size = angle = share = np.zeros(1)
     last: tuple[_Tilted | None, NDArray[np.complex128]] = None, np.empty(0, dtype=complex)
     for each in tilted:
         if isinstance(each, _Tilted):
-            masses, fits = each.masses, each.first + each.masses.size <= size
-            if not fits:
-                masses = binned(np.arange(each.first, each.first + masses.size) % size, masses, size)
-            one = np.asarray(rfft(masses, size))[kept]
-            of_one = np.maximum(np.abs(one), 1e-300)
-            log_size += each.steps * np.log(of_one)
+            one = _at(each.masses, kept, size)
             # Of many steps hardly a frequency is left: the rest comes after the cut.
-            alive = log_size > _CUT_OFF
-            if not alive.all():
-                kept, log_size, angle, share = kept[alive], log_size[alive], angle[alive], share[alive]
-                one, of_one = one[alive], of_one[alive]
-            angle += each.steps * (np.angle(one) + (_turn(each, size, kept) if fits else 0.0))
-            share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
+            alive = one.real**2 + one.imag**2 > np.exp(2 * (_CUT_OFF - log_size) / each.steps)
+            log_size, angle, share = (np.broadcast_to(part, alive.shape)[alive] for part in (log_size, angle, share))
+            kept, one = kept[alive], one[alive]
+            of_one = np.abs(one)
+            log_size += each.steps * np.log(of_one)
+            angle += each.steps * (np.angle(one) - _angles(kept, each.first, size))
+            share += each.steps / of_one
         else:
             ends = []
             for law in (each.low, each.high):
                 if last[0] is not law:  # neighbouring blends share a law
-                    masses = law.masses  # from their first place on, what is beyond the places wrapped around
-                    if masses.size > size:
-                        masses = binned(np.arange(masses.size) % size, masses, size)
-                    last = law, np.asarray(rfft(masses, size))
-                ends.append(last[1][kept] * np.exp(1j * _turn(law, size, kept)))
+                    last = law, np.asarray(rfft(_wrapped(law.masses, size), size))
+                ends.append(last[1][kept] * np.exp(-1j * _angles(kept, law.first, size)))
             change = ends[1] - ends[0]
+            log_size, angle, share = (np.broadcast_to(part, kept.shape).copy() for part in (log_size, angle, share))
             for chance, count in zip(each.shares, each.counts, strict=True):
                 one = ends[0] + chance * change
                 of_one = np.maximum(np.abs(one), 1e-300)
@@ -289,9 +329,42 @@ def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np
     return kept, np.exp(log_size + 1j * angle), blur
 
 
-def _turn(each: _Tilted, size: int, kept: NDArray[np.intp]) -> Array:
-    """Return the angles by which the first place turns the spectrum."""
-    return np.asarray((each.first * kept) % size, dtype=np.float64) * (-2 * math.pi / size)
+def _left(each: _Tilted | _Mixed, size: int) -> int:
+    """Return how many of the lowest frequencies may be left of a law's steps: all, where no fewer are seen to be.
+
+    The square of a step's spectrum at an angle is g = E cos(angle D), D the difference of two losses in places. Where
+    |D angle| <= pi, 1 - g is at least (2 deviation angle / pi)^2, as sin x >= 2 x / pi. Farther out g is known at even
+    angles, in between by |g''| <= E D^2 = 2 variance. Source: derived here.
+    """
+    every, count = size // 2 + 1, each.masses.size if isinstance(each, _Tilted) else size
+    if not isinstance(each, _Tilted) or count < 2 or _FINER * count > size:
+        return every
+    places = np.arange(count) - each.masses @ np.arange(count)
+    variance = float(each.masses @ places**2)
+    least = -math.expm1(2 * _CUT_OFF / each.steps)  # 1 - g, of a frequency that is not left
+    looks = cast("int", next_fast_len(_FINER * count, real=True))
+    far = np.abs(np.asarray(rfft(each.masses, looks))[looks // (2 * (count - 1)) :]) ** 2
+    lowest = math.sqrt(least / variance) / 2  # angle / pi
+    if lowest > 1 / (count - 1) or float(far.max()) + variance * (math.pi / looks) ** 2 + 1e-12 > 1 - least:
+        return every
+    return min(every, math.floor(lowest * size / 2) + 1)
+
+
+def _at(masses: Array, kept: NDArray[np.intp], size: int) -> NDArray[np.complex128]:
+    """Return the masses' spectrum of `size` at some frequencies: the sums themselves, where these are few terms."""
+    if kept.size * masses.size <= size:
+        return np.exp(-1j * _angles(kept[:, None], np.arange(masses.size), size)) @ masses
+    return np.asarray(rfft(_wrapped(masses, size), size))[kept]
+
+
+def _wrapped(masses: Array, size: int) -> Array:
+    """Return the masses, those beyond `size` places wrapped around."""
+    return binned(np.arange(masses.size) % size, masses, size) if masses.size > size else masses
+
+
+def _angles(kept: NDArray[np.intp], place: int | NDArray[np.intp], size: int) -> Array:
+    """Return the angles of the frequencies at a place, of `size` in all."""
+    return np.asarray((place * kept) % size, dtype=np.float64) * (2 * math.pi / size)
 
 
 def _growths(tilted: Sequence[_Tilted | _Mixed], step: float) -> tuple[Array, Array, float]:
@@ -344,7 +417,7 @@ def _mean_and_variance(each: _Tilted, step: float) -> tuple[float, float]:
 
 # Epsilon of many steps of one pair of laws: the tilt and the grid that fit the answer, and the interval around it.
 
-TOLERANCE = 2e-6
+TOLERANCE, ROUGH_TOLERANCE = 2e-6, 2e-4
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 LARGEST_DELTA = 1 - 1e-9
 """A larger delta is answered for this one."""
@@ -394,12 +467,16 @@ class Between(NamedTuple):
 class LossSearch:
     """The search for epsilon at `delta` of independent losses: of all `parts`, and of laws `between` parts.
 
-    Where they have more than one law, `cells` must answer for exactly the step that it is asked for.
+    Where they have more than one law, `cells` must answer for exactly the step that it is asked for. `tolerance`: the
+    share of epsilon that the grid may add.
     Source: derived; the tilt is that of the saddle point (alghamdi2023).
     """
 
-    def __init__(self, parts: Sequence[LossPart], delta: float, between: Sequence[Between] = ()) -> None:
+    def __init__(
+        self, parts: Sequence[LossPart], delta: float, between: Sequence[Between] = (), tolerance: float = TOLERANCE
+    ) -> None:
         self.parts, self.between, self.delta = parts, between, min(delta, LARGEST_DELTA)
+        self.tolerance = tolerance
         self.steps = sum(part.steps for part in parts) + sum(int(each.counts.sum()) for each in between)
         ends = (
             end
@@ -550,8 +627,8 @@ class LossSearch:
         return tilt, epsilon, self._moments(tilt)[2]
 
     def _grid_step(self, tilt: float, centre: float, std: float) -> float:
-        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if the grid's size allows."""
-        room = 12 * TOLERANCE * max(centre, 0.1 * std) / (self.steps * (tilt + 1))
+        """Return the grid's step that adds the tolerance to epsilon, about `centre`, if the grid's size allows."""
+        room = 12 * self.tolerance * max(centre, 0.1 * std) / (self.steps * (tilt + 1))
         widths = [part.width for part, _ in self._rough]
         finest = (part.least_step for part, _ in self._rough)
         least = max(max(widths) / _MOST_CELLS, sum(widths) / _CELLS_TOGETHER, *finest)
@@ -617,6 +694,7 @@ Phases = Sequence[tuple[GridLaw, int]]
 
 _LEAST_TILT, _MOST_TILT, _LARGEST = 1e-6, 1e6, 1e7
 _ROOT = 1e-10
+_THINNED = 20_000
 _LEFT_OUT = ((1e-3, 0.5, 0.02), (0.05, 1.0, 0.1), (0.05, 1.0, 0.5))
 """Shares of delta: where the allowance for rounding is between the first two, rare losses of the third are left out."""
 
@@ -712,7 +790,7 @@ def largest_below(laws: Iterable[GridLaw], steps: int, delta: float) -> float:
 
 def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     """Return the tilt whose sum, were it normal, had delta at its mean, and that mean: about epsilon."""
-    cut = [(law.losses[law.masses > 0], np.log(law.masses[law.masses > 0]), count) for law, count in phases]
+    cut = [(*_thinned(law), count) for law, count in phases]
 
     def excess(log_tilt: float) -> float:
         tilt = math.exp(log_tilt)
@@ -730,6 +808,14 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     else:
         tilt = math.exp(ends[1] if excess(ends[1]) > 0 else zero_between(excess, *ends, xtol=0.02))
     return tilt, _moments(cut, tilt)[1]
+
+
+def _thinned(law: GridLaw) -> tuple[Array, Array]:
+    """Return losses and logarithms of their masses, neighbours together where there are many: for a tilt only."""
+    support = np.flatnonzero(law.masses > 0)
+    starts = np.arange(0, support.size, 1 + support.size // _THINNED)
+    masses = np.add.reduceat(law.masses[support], starts)
+    return np.add.reduceat(law.masses[support] * law.losses[support], starts) / masses, np.log(masses)
 
 
 def _crossing(excess: Callable[[float], float], centre: float) -> tuple[float, float]:

@@ -31,14 +31,14 @@ from scipy.stats import binom
 
 from dpfl.accounting.composition import largest_below
 from dpfl.accounting.gaussian_dp import theta
-from dpfl.accounting.loss_grids import GridLaw, fitting_grid, from_atoms, from_points, grid_between
+from dpfl.accounting.loss_grids import MOST_LAW_PLACES, GridLaw, fitting_grid, from_atoms, from_points, grid_between
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.poisson_gaussian import amplified_epsilon
 
 if TYPE_CHECKING:
     from dpfl.accounting.numerics import Array
 
-_CELLS = 100_000
+_CELLS, _ROUGH_CELLS = 100_000, 40_000
 _ENDS = np.geomspace(1e-12, 1e5, 400)
 _THETA_ERROR = 1e-10
 _RARE = 1e-12
@@ -56,10 +56,13 @@ def uses(batch_size: int, records: int, replacement: bool, tail: float) -> tuple
     return binom.pmf(np.arange(last + 1), batch_size, 1 / records), float(binom.sf(last, batch_size, 1 / records))
 
 
-def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float) -> GridLaw:
+def law_above(
+    noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float, *, rough: bool = False
+) -> GridLaw:
     """Return a law, the same in both orders, that dominates one step under replace_one, zero_out and add_or_remove.
 
-    weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps` and `delta` only set the grid.
+    weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps`, `delta` and `rough` only set the
+    grid.
     Uses of a share of at most _RARE count as the most uses, which spend more.
     Source: balle2018, Theorems 9 and 10, with the coupling derived in the module.
     """
@@ -71,7 +74,7 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
         found = sum((share * theta(inner, mu) for share, mu in zip(shares, mus, strict=True)), np.zeros(loss.shape))
         return found * (1 + _THETA_ERROR) + beyond
 
-    return _law_of_profile(profile, steps, delta, 2 * beyond)
+    return _law_of_profile(profile, steps, delta, 2 * beyond, _ROUGH_CELLS if rough else MOST_LAW_PLACES)
 
 
 def _frequent(weights: Array, beyond: float) -> tuple[Array, Array]:
@@ -82,7 +85,7 @@ def _frequent(weights: Array, beyond: float) -> tuple[Array, Array]:
 
 
 def pair_laws_above(
-    noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float
+    noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float, *, rough: bool = False
 ) -> tuple[GridLaw, GridLaw]:
     """Return laws, both orders, above the loss of one step under add_or_remove: the first pair of the module, exactly.
 
@@ -108,7 +111,9 @@ def pair_laws_above(
     loss, q = np.log1p(ratio), np.exp(-(z**2) / 2) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
     variance = float(np.sum((2 + ratio) * q * loss**2)) / 2
     last = int(np.argmax(sum(share * ndtr(mu - z) for share, mu in zip(shares, mus, strict=True)) <= little)) or -1
-    grid = grid_between(max(-float(loss[0]), 0.0), max(float(loss[last]), 0.0), variance, steps, _CELLS)
+    grid = grid_between(
+        max(-float(loss[0]), 0.0), max(float(loss[last]), 0.0), variance, steps, _ROUGH_CELLS if rough else _CELLS
+    )
     wanted = np.expm1(grid.losses)
     at = np.interp(wanted, ratio, z)
     for _ in range(4):  # Newton's steps, each within the cell of the table
@@ -125,7 +130,7 @@ def pair_laws_above(
     return from_points(grid, values)
 
 
-def _law_of_profile(profile: Callable[[Array], Array], steps: int, delta: float, floor: float) -> GridLaw:
+def _law_of_profile(profile: Callable[[Array], Array], steps: int, delta: float, floor: float, places: int) -> GridLaw:
     """Return a law above a loss with this profile at losses >= 0, the same in both orders, and down to `floor`."""
     beyond = profile(_ENDS) <= 1e-4 * delta / steps + floor
     end = float(_ENDS[np.argmax(beyond)] if beyond.any() else _ENDS[-1])
@@ -133,7 +138,7 @@ def _law_of_profile(profile: Callable[[Array], Array], steps: int, delta: float,
     # The variance of the loss, from its profile: E loss^2 is about twice the integral of both orders'.
     at = profile(coarse)
     variance = 2 * float(np.trapezoid(at + np.exp(-coarse) * at, coarse))
-    grid = grid_between(end, end, variance, steps)
+    grid = grid_between(end, end, variance, steps, places)
     calls = profile(np.arange(grid.last + 1, dtype=np.float64) * grid.step)
     below = np.arange(grid.first, 0, dtype=np.float64) * grid.step
     return from_points(grid, np.append(np.exp(below) * calls[-grid.first : 0 : -1], calls))[0]

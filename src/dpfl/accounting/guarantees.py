@@ -28,7 +28,7 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
-_JUMP = 1.003  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a jump
+_JUMP = 30.0  # a steeper curve at the ends of a narrow bracket is a jump
 _STALLED = 0.5  # a look that leaves a larger share of the least distance so far is followed by halving
 _STEEPNESS = 1.3
 """Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
@@ -48,7 +48,7 @@ def corrected_search(spent: Callable[..., float], target: float, enough: float, 
     Source: the secant rule.
     """
     rough = partial(spent, rough=True)
-    start = search(rough, target, enough, likely, tolerance=1e-3)
+    start = search(rough, target, enough, likely, tolerance=1e-3, longest=0.7)
     if start <= LEAST_NOISE:
         return search(spent, target, enough, likely)
     highest = math.log(enough)
@@ -59,7 +59,7 @@ def corrected_search(spent: Callable[..., float], target: float, enough: float, 
         return math.log(value / target) if value > 0 else -math.inf
 
     slope = (excess(here + 1e-3, rough) - excess(here, rough)) / 1e-3
-    likely_one = -4 * _STEEPNESS <= slope <= -_STEEPNESS / 4  # rough answers may be uneven
+    likely_one = -16 * _STEEPNESS <= slope <= -_STEEPNESS / 4  # rough answers may be uneven
     try:
         found = least_noise(
             excess,
@@ -78,16 +78,22 @@ def corrected_search(spent: Callable[..., float], target: float, enough: float, 
 
 
 def search(
-    spent: Callable[[float], float], target: float, enough: float, likely: float, tolerance: float = TOLERANCE
+    spent: Callable[[float], float],
+    target: float,
+    enough: float,
+    likely: float,
+    *,
+    tolerance: float = TOLERANCE,
+    longest: float = math.inf,
 ) -> float:
     """Return noise that spends between (1 - tolerance) target and target: secants in logarithms, within a bracket.
 
-    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`. Where LEAST_NOISE is
-    enough, that is the answer; 0.0 if nothing is spent even there.
+    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`, and takes no step over
+    `longest` in ln noise. Where LEAST_NOISE is enough, that is the answer; 0.0 if nothing is spent even there.
     Source: the secant rule.
     """
     high, low, step = math.log(enough), -math.inf, 0.7
-    best, points, ends = None, [], [math.inf, 0.0]
+    best, points, ends, narrow = None, [], [math.inf, 0.0], max(1e-4, tolerance)
     least = math.log(LEAST_NOISE)
     here = max(min(math.log(likely), high - 1e-3), least)
     for _ in range(60):
@@ -105,9 +111,10 @@ def search(
         if 0 < value < math.inf:
             stalled = bool(points) and abs(math.log(value / target)) > _STALLED * points[0][0]
             points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:3]
-        if high - low < (1e-7 if ends[0] < _JUMP * ends[1] else 1e-4):
+        if high - low < (1e-7 if ends[0] < (1 + _JUMP * narrow) * ends[1] else narrow):
             break
-        here = max(_next([] if stalled and low > -math.inf else points, low, high, step), least)
+        there = _next([] if stalled and low > -math.inf else points, low, high, step)
+        here = max(min(max(there, here - longest), here + longest), least)
         step *= 2
     return no_less(spent, target, enough) if best is None else best
 

@@ -152,10 +152,12 @@ def convex(masses: Array, step: float) -> Array:
     Dropping a kink joins its neighbours by a chord: its mass goes to them so that P's and Q's mass stay.
     Source: derived here, the lower convex hull of a piecewise linear function.
     """
+    todo = np.flatnonzero(masses < 0).tolist()
+    if not todo:
+        return masses
     kinks = masses.tolist()
     last = len(kinks) - 1
     left, right = list(range(-1, last)), list(range(1, last + 2))
-    todo = np.flatnonzero(masses < 0).tolist()
     while todo:
         i = todo.pop()
         mass, low, high = kinks[i], left[i], right[i]

@@ -46,7 +46,11 @@ class RandomAllocation:
 class _RandomAllocation(SamplerAccountant[Any]):
     """Epochs of balls in bins, one a use."""
 
-    by_record, has_rough_answers = True, True
+    by_record = True
+
+    @property
+    def has_rough_answers(self) -> bool:
+        return True
 
     @property
     def expected_uses(self) -> float:

@@ -38,7 +38,7 @@ from dpfl.accounting.loss_grids import GridLaw, LossGrid, from_points
 if TYPE_CHECKING:
     from dpfl.accounting.numerics import Array
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _NARROW = 0.1  # cells of z, times 1 + |z| + s, below which the nodes are used: else closed forms lose few digits
 _SIZES, _ROUGH_SIZE = ((1.1, 1 << 14), (1.6, 1 << 15), (math.inf, 1 << 16)), 1 << 13  # up to a spread; of a sum's grid
 _NODES_OF_Z, _TILTS, _FAR = 500, 40, 9.0  # by which the tilt is chosen
@@ -132,6 +132,25 @@ def law_above(noise_multiplier: float, bins: int, epochs: int, delta: float, *, 
     upper = np.array([profile(j * step) for j in range(last + 1)])
     puts = np.exp(grid.losses[:last]) * upper[:0:-1]
     return from_points(grid, np.append(puts, upper) * (1 + 2 * bins * MASS_ERROR))[0]
+
+
+def times_two_moves(
+    noise_multiplier: float, bins: int, epochs: int, delta: float, laws: tuple[GridLaw, GridLaw], epsilon: float
+) -> float:
+    """Return how many times the profile of a removal, then an addition, that of the rough law is at least.
+
+    `laws`: of the two moves, which spend `epsilon` together; the losses looked at are about those that decide. Where
+    little noise meets many bins the law's grid is too coarse for the sum. 0 where the two moves spend inf.
+    Source: the triangle of the hockey-stick divergence, for one epoch.
+    """
+    if not math.isfinite(epsilon):
+        return 0.0
+    least, left_out = math.inf, _LEFT_OUT * delta / epochs
+    for loss in (0.0, epsilon / epochs):
+        remove, add = (float(law.masses @ -np.expm1(np.minimum(loss / 2 - law.losses, 0.0))) + law.lost for law in laws)
+        found = profile_above(1 / noise_multiplier, bins, loss, left_out, _ROUGH_SIZE)
+        least = min(least, found / (remove + math.exp(loss / 2) * add))
+    return least
 
 
 def _loss_step(spread: float, bins: int, epochs: int, delta: float, tolerance: float) -> float:

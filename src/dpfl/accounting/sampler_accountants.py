@@ -38,12 +38,16 @@ UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
 _REPLACED: tuple[Order, Order] = ("replace", "replace")
 _MOVED: tuple[Order, Order] = ("remove", "add")
 _ROUGH_CELLS = 20_000  # of a law by which tilt and grid are chosen
+_MANY_STEPS = 10_000  # from which on a search for noise begins with rough answers
 _LARGEST_LOSS = 650.0
 _LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
 _LARGEST_MU = 1e100
 _HOPELESS = 1.3
 """Times the epsilon of two moves that a rough law of a replaced ball has, from which on a fine law is not less: where
 little noise meets many bins, its grid is too coarse for the sum."""
+_COARSE, _TOO_COARSE = 1.2, 2.6
+"""Times the profile of two moves that the rough law of a replaced ball has, from which on it is not looked at: in a
+search, and for an answer, where in hundreds of settings it then had 1.5 times the epsilon of two moves or more."""
 SHARES = (0.02, 0.3, 0.7, 0.98)
 """Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 
@@ -95,9 +99,6 @@ class SamplerAccountant(ABC, Generic[Kind]):
 
     by_record: ClassVar[bool] = False
     """True where every record is drawn for itself, or all are used."""
-    has_rough_answers: ClassVar[bool] = False
-    """True where `upper` takes long, and its `rough` answer does not."""
-
     sampler: Kind
     run: Run
 
@@ -124,6 +125,11 @@ class SamplerAccountant(ABC, Generic[Kind]):
     @property
     def is_exact(self) -> bool:
         """True where the pair that dominates the run occurs."""
+        return False
+
+    @property
+    def has_rough_answers(self) -> bool:
+        """True where `upper` takes long, and its `rough` answer does not."""
         return False
 
     def simplified(self) -> Run:
@@ -324,6 +330,10 @@ class _Poisson(SamplerAccountant[Poisson]):
         return True
 
     @property
+    def has_rough_answers(self) -> bool:
+        return self.run.steps >= _MANY_STEPS
+
+    @property
     def expected_uses(self) -> float:
         return self.sampler.sample_rate
 
@@ -334,7 +344,7 @@ class _Poisson(SamplerAccountant[Poisson]):
         return -math.expm1(self.run.steps * math.log1p(-self.sampler.sample_rate))
 
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
-        return EpsilonBound(epsilon_upper(**self._setting()), "pessimistic PLD of Poisson sampling")
+        return EpsilonBound(epsilon_upper(**self._setting(), rough=rough), "pessimistic PLD of Poisson sampling")
 
     def lower(self) -> EpsilonBound:
         return EpsilonBound(epsilon_interval(**self._setting())[0], "optimistic PLD of Poisson sampling")
@@ -354,6 +364,10 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
     @property
     def amplifies(self) -> bool:
         return True
+
+    @property
+    def has_rough_answers(self) -> bool:
+        return self.run.steps >= _MANY_STEPS
 
     @property
     def expected_uses(self) -> float:
@@ -376,7 +390,7 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
         if self.loss_is_beyond_floats():
             return plain
-        laws = self._laws_above()
+        laws = self._laws_above(rough=rough)
         epsilon = max(epsilon_above([(law, self.run.steps)], self.run.delta) for law in laws[: 1 + self._has_pair])
         by = "of the pair: others -C, the record +C or another -C"
         by = by if self._has_pair else "of amplification by subsampling (Balle et al. 2018)"
@@ -427,11 +441,11 @@ class _Batches(SamplerAccountant[FixedBatches | WithReplacement]):
         """Whether a pair that occurs dominates each step: else one law holds for both orders."""
         return self.run.neighbouring is Neighbouring.ADD_OR_REMOVE
 
-    def _laws_above(self) -> tuple[GridLaw, GridLaw]:
+    def _laws_above(self, *, rough: bool = False) -> tuple[GridLaw, GridLaw]:
         question = self.run.noise_multiplier, *self.uses(), self.run.steps, self.run.delta
         if self._has_pair:
-            return fixed_batches.pair_laws_above(*question)
-        law = fixed_batches.law_above(*question)
+            return fixed_batches.pair_laws_above(*question, rough=rough)
+        law = fixed_batches.law_above(*question, rough=rough)
         return law, law
 
 
@@ -485,7 +499,8 @@ class _FixedBatches(_Batches):
     def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
         if not self.is_exact:
             return super().amplified(plain, rough=rough)
-        return EpsilonBound(epsilon_upper(**self._halved()), "pessimistic PLD of the Poisson pair at half the noise")
+        by = "pessimistic PLD of the Poisson pair at half the noise"
+        return EpsilonBound(epsilon_upper(**self._halved(), rough=rough), by)
 
     def lower(self) -> EpsilonBound:
         if self.run.neighbouring is Neighbouring.ZERO_OUT:
@@ -591,7 +606,11 @@ class _ShuffledEpochs(_Epochs[ShuffledEpochs]):
 class _BallsInBins(_Epochs[BallsInBins]):
     """The laws of an epoch by `balls_in_bins`."""
 
-    by_record, has_rough_answers = True, True
+    by_record = True
+
+    @property
+    def has_rough_answers(self) -> bool:
+        return True
 
     @property
     def steps_per_epoch(self) -> int:
@@ -615,13 +634,16 @@ class _BallsInBins(_Epochs[BallsInBins]):
         """Return the epsilon of one pair; of a replacement also as a removal, then an addition, if that is less."""
         if not self.amplifies:
             return plain
-        delta = self.run.delta
-        remove, add = ([(law, self.begun_epochs)] for law in self._laws_above(rough=rough))
+        delta, laws = self.run.delta, self._laws_above(rough=rough)
+        remove, add = ([(law, self.begun_epochs)] for law in laws)
         by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
         if not self.run.replaced:
             return min(EpsilonBound(max(epsilon_above(remove, delta), epsilon_above(add, delta)), by), plain)
         epsilon = in_two_moves(partial(epsilon_above, remove), partial(epsilon_above, add), delta)
         moved = EpsilonBound(epsilon, f"a removal, then an addition: {by}")
+        times = replaced_in_bins.times_two_moves(*self._in_range(), self.begun_epochs, delta, laws, epsilon)
+        if times > (_COARSE if rough else _TOO_COARSE):
+            return min(moved, plain)
         replaced = epsilon_above([(self._replaced_law(rough=True), self.begun_epochs)], delta)
         if not rough and replaced < _HOPELESS * moved.epsilon:
             replaced = epsilon_above([(self._replaced_law(), self.begun_epochs)], delta)

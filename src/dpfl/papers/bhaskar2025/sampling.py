@@ -178,7 +178,7 @@ def _cost(group: pd.DataFrame) -> str:
         for row, text in zip(others.itertuples(), texts, strict=True)
     )
     where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
-    where += " by the authors' accountant for Poisson batches"
+    where += " by the authors' accountant for Poisson batches, which their code draws"
     spent = f"shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
     upper = shuffled["epsilon_proven"]
     spent += f" and at most {at_most(upper)}" if upper < math.inf else "; no upper bound is known"

@@ -96,7 +96,7 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
         _label_loss(row[0])
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
-    _finish(figure, axes[0][0], points, f"ε spent, at most, as a share of ε asked for: {_spent_ranges(points)}.")
+    _finish(figure, axes[0][0], points, f"Upper bound on the ε spent, over the ε asked for: {_spent_ranges(points)}.")
     return figure
 
 
@@ -109,7 +109,7 @@ def _draw_protocol(points: pd.DataFrame) -> Figure:
         axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}", fontsize=9)
         axis.set_xlabel("privacy budget ε asked for")
     _label_loss(axes[0][0])
-    _finish(figure, axes[0][0], points, f"ε spent, at most, as a share of ε asked for: {_spent_ranges(points)}.")
+    _finish(figure, axes[0][0], points, f"Upper bound on the ε spent, over the ε asked for: {_spent_ranges(points)}.")
     return figure
 
 

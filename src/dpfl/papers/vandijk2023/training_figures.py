@@ -456,7 +456,7 @@ def asynchrony_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
     if large.empty:
         return f"No kind of asynchrony costs over a point of accuracy; the largest change is {rest:.1f}"
     texts = [f"{names[kind]} (up to {-points:.0f} points)" for kind, points in large.items()]
-    others = "" if pd.isna(rest) else f"; every other kind changes accuracy by {rest:.1f} points at most"
+    others = "" if pd.isna(rest) else f"; every other kind changes mean accuracy by {rest:.1f} points at most"
     return f"Accuracy falls with {listed(texts)}{others}"
 
 

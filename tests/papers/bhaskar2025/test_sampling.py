@@ -79,7 +79,8 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
         "MNIST, ScatterNet + linear, noise for ε = 2.93 by the authors' accountant for Poisson batches, which their "
-        "code draws: shuffled epochs spend an ε of at least 12.77 and at most 28.10. Compared with shuffled epochs, accuracy changes by "
+        "code draws: shuffled epochs spend an ε of at least 12.77 and at most 28.10. Compared with shuffled epochs, "
+        "accuracy changes by "
         "-0.10 ± 0.00 points with Poisson batches (ε proven to be at most 2.642) and by "
     )
     assert " (4 seeds; ± is a 95 % interval; mean over all splits" in page.notes[0]

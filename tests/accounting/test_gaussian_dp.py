@@ -180,7 +180,9 @@ def test_agrees_with_mpmath(exact, epsilon, r):
     assert exact.relative_error(one_minus_theta(epsilon, r), exact.gap(epsilon, r)) < 1e-11
     with mp.workdps(60):
         logarithm = mp.log1p(-exact.gap(epsilon, r)) if truth > 0.5 else mp.log(truth)
+        of_gap = mp.log1p(-truth) if truth < 0.5 else mp.log(exact.gap(epsilon, r))
     assert exact.relative_error(log_theta(epsilon, r), logarithm) < 1e-11
+    assert exact.relative_error(gaussian_dp.log_complement(epsilon, r), of_gap) < 1e-11
 
 
 @given(st.floats(-10, 3), st.floats(-38, 38))

@@ -73,6 +73,7 @@ def at_most(rate: float) -> float:
         (computed(1.1, 1.3, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.RATE, 0.2), Verdict.REFUTED),
         (computed(0.5, 1.0, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.BOUND), Verdict.AS_STATED),
         (computed(0.5, 1.1, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.BOUND), Verdict.REFUTED),
+        (computed(0.5, 1.1, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.BOUND, 0.2), Verdict.AS_STATED),
         (computed(1.0, math.nan), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.UNDECIDED),
         (ClaimEvidence(), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.NOT_RUN),
     ],

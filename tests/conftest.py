@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import sys
@@ -5,14 +6,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from filelock import FileLock
 from hypothesis import settings
 
 from dpfl.data.arrays import build_arrays, write_dataset
+from dpfl.files import record_path
 from dpfl.grid.training_job import Folders
+from dpfl.reporting.results import write_table
 
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("dpfl", derandomize=True, deadline=None, max_examples=40)
@@ -84,6 +89,24 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
         return folder
 
     return once
+
+
+@pytest.fixture(scope="session")
+def own_run() -> Callable[..., Path]:
+    """Write a run of `dpfl fedavg` to a folder, without training: its table and the record of its settings."""
+
+    def write(folder: Path, seed: int | str, accuracies: list[float], **settings: Any) -> Path:
+        recorded = {"data_sha256": "a" * 64, "model_source_sha256": "b" * 64, "noise_multiplier": None}
+        recorded |= {name: settings.pop(name) for name in [*recorded] if name in settings}
+        identity = {"paper": "none", "job": "my.npz_net:Net", "experiment": "own_federation", "dataset": "my.npz"}
+        described = {"stand_in_for": "", "data_note": "", "model": "net:Net", "sampler": "poisson", "epsilon": 3.0}
+        measured = {"accuracy_pct": accuracies[-1], "accuracy_pct_by_round": json.dumps(accuracies)}
+        row = {**identity, **described, **settings, "seed": seed, "status": "finished", **measured}
+        write_table(pd.DataFrame([{**row, "noise_multiplier": 1.5}]), folder / "runs.csv")
+        record_path(folder / "runs.csv").write_text(json.dumps({"settings": recorded}))
+        return folder
+
+    return write
 
 
 @pytest.fixture(scope="session")

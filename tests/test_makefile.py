@@ -50,6 +50,10 @@ USUAL = {
     ("torture",): ["python tests/workflow/torture.py --kills 100"],
     ("test-slow", "PART=3/8"): ["pytest -m slow and not slurm --numprocesses 2 --dist loadfile --part 3/8"],
     ("test-slow",): ["pytest -m slow and not slurm --numprocesses 2 --dist loadfile"],
+    ("test-lowest",): [
+        "python -m pytest -m not slow and not slurm and not workflow --numprocesses 2 --dist loadfile",
+        "python -m pytest tests/workflow/test_workflow.py -k sixth_paper",
+    ],
     ("pages", "SCALE=paper"): ["dpfl pages --config results/paper/config.yaml", "dpfl crate results/paper"],
     ("pages",): ["dpfl pages --config results/demo/config.yaml", "dpfl crate results/demo"],
     ("verify", "RERUN=5"): ["dpfl audit --quick --rerun 5 results/paper"],
@@ -94,7 +98,7 @@ def make(repository, tmp_path):
     for name in ("requirements.lock", *HASHES, "pyproject.toml", "tests/mutants/mutants.lock"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    for folder in (".venv", ".venv-mutants"):
+    for folder in (".venv", ".venv-mutants", ".venv-lowest"):
         commands = tmp_path / folder / "bin"
         commands.mkdir(parents=True)
         for name in ("dpfl", "python", "pytest"):

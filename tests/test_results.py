@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -172,6 +173,62 @@ def test_two_sources_that_differ_in_one_number(checkout, tmp_path):
     found = r.compare(checkout, other, metric="accuracy_pct").set_index("cell")
     assert found["verdict"].to_dict() == {"rounds 3": "undecided", "rounds 1": "only in first"}
     assert found.loc["rounds 3", "difference"] == 1.0 and math.isnan(found["difference"].iloc[1])
+
+
+# Runs of `dpfl fedavg`.
+
+
+@pytest.fixture
+def own(own_run, tmp_path):
+    """Folders poisson and fixed, each with three runs of two epsilons; of fixed every accuracy is 10 points lower."""
+    for name, lower in (("poisson", 0.0), ("fixed_without_replacement", 10.0)):
+        for seed, accuracy in enumerate((60.5, 61.0, 62.25)):
+            for epsilon in (1.0, 3.0):
+                by_round = [20.0, accuracy + epsilon - lower]
+                own_run(tmp_path / name / f"{seed}_{epsilon}", seed, by_round, sampler=name, epsilon=epsilon)
+    return tmp_path
+
+
+def test_own_runs_are_compared_by_their_settings_seed_by_seed(own):
+    found = r.compare(own / "poisson", own / "fixed_without_replacement")
+    assert list(found.columns) == list(r.COLUMNS["compare"])
+    assert found["cell"].tolist() == ["epsilon 1", "epsilon 3"] and found.attrs["compared"] == {
+        "own fedavg": ["sampler"]
+    }
+    assert found["difference"].tolist() == [-10.0, -10.0] and set(found["verdict"]) == {"outside chance"}
+    assert set(r.compare(own / "poisson", own / "poisson")["verdict"]) == {"identical"}
+    [one] = r.compare(own / "poisson/0_1.0", own / "poisson/0_3.0").to_dict("records")
+    assert one["difference"] == 2.0 and one["verdict"] == "undecided" and one["cell"] == "all runs"
+
+
+def test_own_runs_with_secret_seeds_are_compared_as_means(own_run, tmp_path):
+    for name, higher in (("a", 0.0), ("b", 10.0)):
+        for number, accuracy in enumerate((60.5, 61.0, 62.25)):
+            own_run(tmp_path / name / str(number), "secret", [accuracy + higher], sampler=name)
+    [cell] = r.compare(tmp_path / "a", tmp_path / "b").to_dict("records")
+    assert (cell["runs_first"], cell["runs_second"], cell["difference"]) == (3, 3, 10.0)
+    # By Student's t with two degrees of freedom, 4.3027, and wider by the steps of the accuracies.
+    error = np.std([60.5, 61.0, 62.25], ddof=1) * math.sqrt(2 / 3)
+    assert cell["verdict"] == "outside chance" and 4.3027 * error < cell["interval"] < 10
+
+
+def test_own_runs_have_curves_of_every_cell(own):
+    found = r.own_curves(own / "poisson", own / "fixed_without_replacement", epsilon=3.0)
+    assert list(found.columns) == list(r.COLUMNS["curves"]) and set(found["unit"]) == {"round"}
+    assert set(found["cell"]) == {"sampler poisson", "sampler fixed_without_replacement"}
+    one = found.query("cell == 'sampler poisson' and seed == '1'")
+    assert one["step"].tolist() == [1, 2] and one["accuracy_pct"].tolist() == [20.0, 64.0]
+    assert set(r.own_curves(own / "poisson/0_1.0")["cell"]) == {"my.npz, net:Net"}
+    with pytest.raises(InputError, match="has no run of dpfl fedavg"):
+        r.own_curves(own / "poisson", own)
+    with pytest.raises(InputError, match="the table of these runs has no epsilon 2; there are"):
+        r.own_curves(own / "poisson", epsilon=2)
+
+
+def test_a_checkout_with_an_own_run_below_it_stays_a_checkout(checkout, own_run, tmp_path):
+    shutil.copytree(checkout, tmp_path / "checkout")
+    own_run(tmp_path / "checkout" / "my_run", 1, [50.0])
+    assert set(r.compare(tmp_path / "checkout", checkout)["paper"]) == {"bhaskar2025"}
 
 
 # The results that are shipped.

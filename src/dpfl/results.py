@@ -42,6 +42,7 @@ from dpfl import catalog
 from dpfl.errors import InputError
 from dpfl.files import parse_json
 from dpfl.grid import configuration, expansion
+from dpfl.provenance import own_runs
 from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
 from dpfl.reporting.report_page.epsilons import EpsilonStatement, statements
@@ -142,31 +143,65 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
     settings = _settings(paper, folder)
     chosen = chosen[chosen[ORIGINS] != ""]
     differing = telling(chosen[[column for column in chosen if column in settings]])
-    rows = pd.concat([_by_round(each) for each in run_tables(paper, folder)], ignore_index=True)
-    rows["unit"] = rows.get("round", pd.Series(pd.NA, rows.index)).notna().map({True: "round", False: "epoch"})
-    steps = [rows[order] for order in _ROUND.values() if order in rows]
-    rows["step"] = pd.concat(steps).dropna() if steps else pd.NA
+    rows = _stepped(run_tables(paper, folder))
     parts = []
     for row in chosen.to_dict("records"):
         cell = ", ".join(f"{column} {row[column]}" for column in differing) or f"{paper} {name}"
         own = rows[rows[ORIGIN].isin(row[ORIGINS].split()) & rows["step"].notna()]
-        parts.append(own.assign(cell=cell).reindex(columns=["cell", "seed", "step", "unit", "accuracy_pct"]))
+        parts.append(own.assign(cell=cell).reindex(columns=list(COLUMNS["curves"])))
     found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if found.empty or found["accuracy_pct"].isna().all():
         raise InputError(f"no run of these rows of {paper} {name} reports its accuracy by round or epoch")
     return found.astype({"step": int})
 
 
+def own_curves(*sources: Source, **where: Any) -> pd.DataFrame:
+    """Return the learning curves of runs of `dpfl fedavg`, given by their folders or folders that have these.
+
+    `where` chooses runs by their settings. Runs are of one cell if all their settings but the seed agree. Columns:
+    `COLUMNS["curves"]`. Raises InputError for a source that has no run.
+    """
+    found = [_own(source) for source in sources]
+    for source, folders in zip(sources, found, strict=True):
+        if not folders:
+            raise InputError(f"{source} has no run of dpfl fedavg")
+    [chosen] = _kept(
+        "the table of these runs", [_one_table([run for each in own_runs.read(found) for run in each])], where
+    )
+    differing = telling(chosen[settings_of(chosen)])
+    rows = _stepped([chosen])
+    rows["cell"] = [
+        ", ".join(f"{column} {row[column]}" for column in differing if not pd.isna(row[column]))
+        or f"{row['dataset']}, {row['model']}"
+        for row in rows.to_dict("records")
+    ]
+    return rows[list(COLUMNS["curves"])].astype({"step": int})
+
+
+def _stepped(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return runs with a row a round or epoch, its number as `step` and which of the two it is as `unit`."""
+    rows = pd.concat([_by_round(each) for each in tables], ignore_index=True)
+    rows["unit"] = rows.get("round", pd.Series(pd.NA, rows.index)).notna().map({True: "round", False: "epoch"})
+    steps = [rows[order] for order in _ROUND.values() if order in rows]
+    rows["step"] = pd.concat(steps).dropna() if steps else pd.NA
+    return rows
+
+
 def compare(first: Source, second: Source, metric: str | None = None) -> pd.DataFrame:
     """Return what differs between two sources: one row for each cell, with the columns of `COLUMNS["compare"]`.
 
-    A source may also be a configuration (mine.yaml), which stands for its jobs in results/<scale>. Cells are matched by
-    their settings; one that has a single value in the first source and another in the second is what is compared, and
-    `.attrs["compared"]` names it. Without a `metric` each experiment has the first of `METRICS`
-    that it measures. Raises InputError if there is no cell that both have.
+    A source may also be a configuration (mine.yaml), which stands for its jobs in results/<scale>, or runs of
+    `dpfl fedavg`: the folder of one, or a folder that has several. Cells are matched by their settings; one that has a
+    single value in the first source and another in the second is what is compared, and `.attrs["compared"]` names it.
+    Without a `metric` each experiment has the first of `METRICS` that it measures. Raises InputError if there is no
+    cell that both have.
     """
     pairs = []
-    chosen = [_chosen(source) for source in (first, second)]
+    own = own_runs.read([_own(source) for source in (first, second)])
+    chosen = [
+        {own_runs.PAPER: [_one_table(each)]} if each else _chosen(source)
+        for source, each in zip((first, second), own, strict=True)
+    ]
     for paper in sorted({*chosen[0], *chosen[1]}):
         tables_of = [{rows["experiment"].iloc[0]: rows for rows in each.get(paper, [])} for each in chosen]
         pairs += [
@@ -194,15 +229,25 @@ def _joined(folder: Path, paper: str, paths: Sequence[Path]) -> list[pd.DataFram
     for path in paths:
         rows = Results(folder, {paper: (path,)}).runs(paper)
         groups.setdefault(str(rows["experiment"].iloc[0]), []).append(rows)
-    joined = []
-    for group in groups.values():
-        before = dict.fromkeys(name for rows in group for name in rows.columns[: rows.columns.get_loc("seed")])
-        rows = pd.concat(group, ignore_index=True)
-        rows = rows[[*before, *(name for name in rows if name not in before)]]
-        # A run is one, whichever of two jobs of a grid, or of two runs of the workflow, trained it.
-        joined.append(rows.loc[~rows.drop(columns=["job", ORIGIN], errors="ignore").duplicated()])
-        joined[-1] = joined[-1].assign(job=joined[-1][ORIGIN].str.rpartition(":")[0])
-    return joined
+    joined = map(_one_table, groups.values())
+    return [rows.assign(job=rows[ORIGIN].str.rpartition(":")[0]) for rows in joined]
+
+
+def _one_table(group: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return run tables of one experiment as one, settings before the seed; a run that two of them have stands once.
+
+    A run is one, whichever of two jobs of a grid, or of two runs of the workflow, trained it.
+    """
+    before = dict.fromkeys(name for rows in group for name in rows.columns[: rows.columns.get_loc("seed")])
+    rows = pd.concat(group, ignore_index=True)
+    rows = rows[[*before, *(name for name in rows if name not in before)]]
+    return rows.loc[~rows.drop(columns=["job", ORIGIN], errors="ignore").duplicated()]
+
+
+def _own(source: Source) -> list[Path]:
+    """Return the folders of the runs of `dpfl fedavg` in a source; [] for one with results of papers."""
+    path = Path(source)
+    return [] if _has_results(path) or (path / "results").is_dir() else own_runs.folders(path)
 
 
 def _chosen(source: Source) -> dict[str, list[pd.DataFrame]]:

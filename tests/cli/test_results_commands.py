@@ -57,3 +57,36 @@ def test_curves_are_drawn_where_one_asks(repository, tmp_path, monkeypatch):
     assert (tmp_path / "bhaskar2025_2_curves.svg").read_text().startswith("<?xml")
     refused = invoke("curves", "bhaskar2025", "2", "--where", "paper=x", "--results", shipped)
     assert isinstance(refused.exception, InputError) and "name settings" in str(refused.exception)
+
+
+def test_own_runs_are_compared_and_drawn(own_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, lower in (("poisson", 0.0), ("shuffled_epochs", 10.0)):
+        for seed, accuracy in enumerate((60.5, 61.0, 62.25)):
+            own_run(tmp_path / name / str(seed), "secret", [20.0, accuracy - lower], sampler=name)
+    done = invoke("compare", "poisson", "shuffled_epochs")
+    first, second, last = done.output.splitlines()
+    assert done.exit_code == 1 and first == "own fedavg: cells are matched without sampler, which differs in all runs"
+    assert second.startswith("own fedavg, all runs: accuracy_pct 61.25 -> 51.25 (-10 ± ")
+    assert second.endswith("; 3 and 3 runs): outside chance") and last == "1 cell: 1 outside chance"
+    done = invoke("compare", "poisson/0", "shuffled_epochs/1")
+    assert done.exit_code == 0 and "(-9.5; 1 and 1 runs): undecided" in done.output
+    assert done.output.endswith("A cell is judged only if both have 3 runs of it or more.\n")
+    done = invoke("curves", "poisson", "shuffled_epochs")
+    assert done.exit_code == 0 and done.output == "2 cells drawn to poisson_curves.svg\n"
+    assert "poisson, shuffled_epochs. Thin: each run" in (tmp_path / "poisson_curves.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["bhaskar2025"], "bhaskar2025 is no folder: name a paper and a table of it, or folders"),
+        (["bhaskar2025", "2", "3"], "bhaskar2025 is no folder"),
+        ([".", "--results", "demo"], "--results is for the table of a paper"),
+        (["."], ". has no run of dpfl fedavg"),
+    ],
+)
+def test_curves_of_nothing_are_one_line(tmp_path, monkeypatch, words, named):
+    monkeypatch.chdir(tmp_path)
+    refused = invoke("curves", *words).exception
+    assert isinstance(refused, InputError) and str(refused).startswith(named)

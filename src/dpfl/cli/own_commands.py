@@ -78,9 +78,7 @@ def fedavg(
     partition: Annotated[
         str, typer.Option("--partition", help="even, shards:<number> of labels a client, dirichlet:<parameter>")
     ] = "even",
-    sampler: Annotated[
-        str, typer.Option("--sampler", help=", ".join(each for each in Sampling if each != Sampling.WITH_REPLACEMENT))
-    ] = "poisson",
+    sampler: Annotated[str, typer.Option("--sampler", help=", ".join(Sampling))] = "poisson",
     local_epochs: Annotated[int, typer.Option("--local-epochs", help="of each round")] = 1,
     batch_size: Annotated[int, typer.Option("--batch-size", help="expected; a full batch has all records")] = 64,
     clip_norm: Annotated[float, typer.Option("--clip-norm", help="of a record's gradient; inf clips nothing")] = 1.0,

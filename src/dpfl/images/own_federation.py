@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from dpfl.accounting.guarantees import noise_multiplier
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import FullBatch, Sampler, Sampling
+from dpfl.accounting.samplers import FullBatch, Sampler, Sampling, WithReplacement
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.data.partition import dirichlet_shares, label_shards, random_shares
 from dpfl.engine import checkpoints
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 # Settings of a run.
 
-_SAMPLERS = (Sampling.POISSON, Sampling.BALLS_IN_BINS, Sampling.SHUFFLED, Sampling.FIXED, Sampling.FULL)
 LAWS = ("even", "shards:<number>", "dirichlet:<parameter>")
 """Ways to divide the training records among clients (dpfl.data.partition)."""
 
@@ -78,7 +77,7 @@ class OwnFederationSettings(Settings):
     rounds: Count
     local_epochs: Count
     batch_size: Count
-    sampler: Annotated[Choice[Sampling], among(*_SAMPLERS)]
+    sampler: Annotated[Choice[Sampling], among(*Sampling)]
     epsilon: Epsilon | None = None
     noise_multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     delta: Probability
@@ -130,11 +129,51 @@ class OwnFederationSettings(Settings):
         """
         if self.sampler is Sampling.FULL:
             return BatchSampler(Sampling.POISSON, records, records)
+        if self.sampler is Sampling.WITH_REPLACEMENT:
+            return _FilledSlots(self.batch_size, records)
         return BatchSampler(self.sampler, self.batch_size, records)
+
+    def accounted(self, records: int) -> Sampler:
+        """Return the sampler by which the accountants know the batches of a client with `records` records."""
+        if self.sampler is Sampling.FULL:
+            return FullBatch()
+        batches = self.batches(records)
+        if isinstance(batches, _FilledSlots):
+            return WithReplacement(batches.divisor, records)
+        return accounted_sampler(batches)
 
     def steps(self, records: int) -> int:
         """Return the noisy steps of a client with `records` records."""
         return self.rounds * self.local_epochs * self.batches(records).steps_per_epoch
+
+
+@dataclass(frozen=True)
+class _FilledSlots(BatchSampler):
+    """Sampler of batches of min(batch_size, n) slots, each filled from all n records by a draw of its own.
+
+    No paper trains so. A record in several slots of a step is clipped in each: its share is so many times as large, as
+    dpfl.accounting.WithReplacement counts it.
+    """
+
+    sampling: Sampling = field(default=Sampling.WITH_REPLACEMENT, init=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for numbers below 1."""
+        WithReplacement(self.batch_size, self.public_records)
+
+    @property
+    def divisor(self) -> int:
+        """The slots of a batch."""
+        return min(self.batch_size, self.public_records)
+
+    @property
+    def sample_rate(self) -> float:
+        """The mean number of slots of a step that a record fills."""
+        return self.divisor / self.public_records
+
+    def _slots(self, draw: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Return the record in each slot of each step."""
+        return list(draw.integers(self.public_records, size=(self.steps_per_epoch, self.divisor)))
 
 
 def _law(text: str) -> tuple[str, float]:
@@ -173,7 +212,7 @@ def statements(
     for done, records in enumerate(sizes):
         progress(done, len(sizes))
         batches, steps = settings.batches(records), settings.steps(records)
-        sampler = FullBatch() if settings.sampler is Sampling.FULL else accounted_sampler(batches)
+        sampler = settings.accounted(records)
         run = {"steps": steps, "delta": settings.delta, "neighbouring": settings.neighbouring}
         noise = 0.0
         note = f"divisor {batches.divisor}"

@@ -53,7 +53,7 @@ def canaries(results: Results, paper: str) -> pd.DataFrame:
     runs = runs.assign(**{bound: [_family_bound(run, attack) for run in rows] for attack, bound in _EVIDENCE.items()})
     table = runs.reindex(columns=_COLUMNS).reset_index(drop=True)
     text = ["stand_in_for", "data_note", "noise", "clipping", ORIGIN]
-    table[text] = table[text].fillna("").astype(str)
+    table[text] = table[text].astype(object).fillna("").astype(str)
     counts = ["clients", "seed", "canaries", "guesses", "right_guesses", "privacy_records"]
     table[counts] = table[counts].astype(int)
     table["known_bad"] = table["known_bad"].eq(True)

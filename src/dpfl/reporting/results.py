@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import pandas as pd
+from packaging.version import Version
 from pandas.api.types import is_numeric_dtype
 
 from dpfl.errors import InputError
@@ -35,6 +36,8 @@ _MOST_ROWS = 1 << 20
 _MOST_CELLS = 1 << 22
 """Bytes, rows and cells beyond which a file is no table of ours, which have a fifth at most: a small file can be
 packed so that it fills all memory."""
+_EXACT = {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
+"""Arguments with which pandas reads numbers to the last bit. From 3.1 on it always does, and warns of the argument."""
 _SHOWN = 60
 _FORMULA = re.compile(r"[=+@\t\r＝＋＠]|[-－].*[(|!]", re.DOTALL)
 """Beginning of a text that a spreadsheet may take for a formula, which can run programs; a number may begin so."""
@@ -136,7 +139,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     where a cell is a formula to a spreadsheet.
     """
     try:
-        table = pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], float_precision="round_trip")
+        table = pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], **_EXACT)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty: delete it and run make again") from None
     except pd.errors.ParserError as error:

@@ -53,7 +53,7 @@ def split_cells(results: Results) -> pd.DataFrame:
     runs, key = each_once(runs_of(results, PUBLISHED)), ["dataset", *CELL]
     accuracies = runs.groupby(key)["accuracy_pct"].agg(lambda values: json.dumps(sorted(values))).reset_index()
     cells = cells.merge(accuracies.rename(columns={"accuracy_pct": "run_accuracies_pct"}), on=key, how="left")
-    cells["run_accuracies_pct"] = cells["run_accuracies_pct"].fillna("[]")
+    cells["run_accuracies_pct"] = cells["run_accuracies_pct"].astype(object).fillna("[]")
     ran = cells[cells["runs"] > 0]["dataset"].unique()
     return cells[cells["dataset"].isin(ran)] if len(ran) else cells
 

@@ -85,7 +85,7 @@ def runs_of(results: Results, *studies: str) -> pd.DataFrame:
         runs = runs[~(runs["clip"].eq(True) & np.isinf(runs["epsilon"]))]
     runs = runs[runs["local_epochs"] > 0]
     local = runs.get("local_accuracy_pct", math.nan)
-    study = runs["study"].fillna(PUBLISHED) if "study" in runs else PUBLISHED
+    study = runs["study"].astype(object).fillna(PUBLISHED) if "study" in runs else PUBLISHED
     runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "", local_accuracy_pct=local)
     runs["dataset"] = runs["stand_in_for"].where(runs["stand_in"], runs["dataset"])
     runs["study"] = study
@@ -113,7 +113,7 @@ def with_runs(cells: pd.DataFrame, runs: pd.DataFrame, by: list[str], **more: tu
     cells = cells.merge(summed.astype(cells[by].dtypes.to_dict()), on=by, how="left")
     cells["runs"] = cells["runs"].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
-    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].fillna("")
+    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].astype(object).fillna("")
     return cells
 
 
@@ -145,7 +145,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling", "precision", ORIGINS]
-    cells[text] = cells[text].fillna("")
+    cells[text] = cells[text].astype(object).fillna("")
     cells["epsilon_add_remove"] = [add_remove(cell) for cell in cells.to_dict("records")]
     cells["interval_pct"] = half_width(cells["sd_pct"], cells["runs"], LEVEL)
     cells["difference_pct"] = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).where(~cells["stand_in"])

@@ -87,7 +87,8 @@ def _page(cells: pd.DataFrame, name: str, rows: list[str], columns: list[str], o
             lines.append({name: row, "": kind, **shown})
             agreement.append(dict(zip(own["column"], own["prediction"], strict=True)) if kind == "difference" else {})
     body = pd.DataFrame(lines).fillna("")
-    return TableLayout(body, _notes(cells), agreement=pd.DataFrame(agreement, columns=body.columns).fillna(""))
+    verdicts = pd.DataFrame(agreement, columns=body.columns, dtype=object).fillna("")
+    return TableLayout(body, _notes(cells), agreement=verdicts)
 
 
 def _ours(cell: pd.Series) -> str:

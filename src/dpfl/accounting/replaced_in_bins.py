@@ -137,7 +137,7 @@ def law_above(noise_multiplier: float, bins: int, epochs: int, delta: float, *, 
 def times_two_moves(
     noise_multiplier: float, bins: int, epochs: int, delta: float, laws: tuple[GridLaw, GridLaw], epsilon: float
 ) -> float:
-    """Return how many times the profile of a removal, then an addition, that of the rough law is at least.
+    """Return a lower bound on the rough profile, in multiples of the profile of a removal, then an addition.
 
     `laws`: of the two moves, which spend `epsilon` together; the losses looked at are about those that decide. Where
     little noise meets many bins the law's grid is too coarse for the sum. 0 where the two moves spend inf.

@@ -46,12 +46,12 @@ def test_what_is_no_run_is_one_line(own_run, tmp_path):
     record = own_run(tmp_path / "a", 1, [50.0]) / "runs.csv.record.json"
     for content in ("", "[]", '{"settings": {}}', '{"settings": {"noise_multiplier": "x"}}'):
         record.write_text(content)
-        with pytest.raises(InputError, match="is no record of dpfl fedavg"):
+        with pytest.raises(InputError, match="is not a record of dpfl fedavg"):
             read([[tmp_path / "a"]])
     record.unlink()
     with pytest.raises(InputError, match="is not there"):
         read([[tmp_path / "a"]])
     table = own_run(tmp_path / "b", 1, [50.0]) / "runs.csv"
     table.write_text("a\n1\n")
-    with pytest.raises(InputError, match="is no table of dpfl fedavg: it has no column dataset"):
+    with pytest.raises(InputError, match="is not a table of dpfl fedavg: it has no column dataset"):
         read([[tmp_path / "b"]])

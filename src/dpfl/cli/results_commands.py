@@ -103,7 +103,7 @@ def curves(
         data = learning_curves(paper, table, source, **_conditions(where))
         title, name = f"{paper}, {table}, {source}", f"{paper}_{table}"
     else:
-        raise InputError(f"{what[0]} is no folder: name a paper and a table of it, or folders with your own runs")
+        raise InputError(f"{what[0]} is not a folder: name a paper and a table of it, or folders with your own runs")
     if tensorboard:
         print(f"{write_events(data, tensorboard)} runs written to {tensorboard}; tensorboard --logdir shows them")
         return

@@ -1,4 +1,4 @@
-"""Read runs of one's own data and model, as `dpfl fedavg` leaves them: a folder a run."""
+"""Read runs of one's own data and model, as `dpfl fedavg` leaves them: one folder for each run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folders(source: Path) -> list[Path]:
 
 
 def read(sources: Sequence[Sequence[Path]]) -> list[list[pd.DataFrame]]:
-    """Return the run tables of each source, given by the folders of its runs: one row a table, with `origin`.
+    """Return the run tables of each source, given by the folders of its runs: each table has one row, with `origin`.
 
     Settings stand before the column seed, as dpfl.grid.run_table has them; noise_multiplier is among them, missing if
     the noise was calibrated. Seeds are text. A secret seed is "secret <folder>": no other run shares its draws. If two
@@ -43,7 +43,7 @@ def _run(folder: Path, known: dict[tuple[str, str], list[str]]) -> pd.DataFrame:
     table, given = read_csv(folder / _RUNS), _recorded(record_path(folder / _RUNS))
     hashes = {"dataset": given["data_sha256"], "model": given["model_source_sha256"]}
     if missing := [name for name in (*hashes, "seed") if name not in table]:
-        raise InputError(f"{folder / _RUNS} is no table of dpfl fedavg: it has no column {missing[0]}")
+        raise InputError(f"{folder / _RUNS} is not a table of dpfl fedavg: it has no column {missing[0]}")
     table["seed"] = table["seed"].astype(str).replace(_SECRET, f"{_SECRET} {folder}")
     for name, found in hashes.items():
         table[name] = [_named(known.setdefault((name, each), []), each, found) for each in table[name]]
@@ -72,4 +72,4 @@ def _recorded(path: Path) -> dict[str, Any]:
         hashes = {name: str(given[name]) for name in ("data_sha256", "model_source_sha256")}
         return hashes | {"noise_multiplier": math.nan if noise is None else float(noise)}
     except (LookupError, TypeError, ValueError):
-        raise InputError(f"{path} is no record of dpfl fedavg") from None
+        raise InputError(f"{path} is not a record of dpfl fedavg") from None

@@ -7,8 +7,9 @@ functions is tested by all. A test that fails, or takes far more processor time 
 run without the mutant too, and must pass. Each run of tests is a process of its own, forked from one that has imported
 the other libraries once.
 
-outcomes.jsonl keeps what is known of each mutant, beside this file. An outcome counts for the text of the mutated file
-that it was measured on; a survivor's also for its tests, and a killed mutant's for the file of the test that killed it.
+outcomes.jsonl keeps what is known of each mutant, beside this file. An outcome counts for the code of the mutated file
+that it was measured on, whatever its comments; a survivor's also for its tests, and a killed mutant's for the test that
+killed it.
 So a run that was stopped goes on. Exit status 1: a score below 92 %, or an explanation in explained.yaml for a mutant
 that the tests kill.
 
@@ -409,9 +410,18 @@ class Outcomes:
     """What is known of mutants, in a file of JSON lines: the last line of a mutant and a stage counts."""
 
     def __init__(self, file: Path, tests: Path) -> None:
-        self.file, self.tests, self.known = file, tests, {}
+        self.file, self.tests, self.known, self.names = file, tests, {}, {}
         for line in file.read_text().splitlines() if file.exists() else ():
             self._take(json.loads(line))
+
+    def name_of(self, mutant: dict) -> str:
+        """Return what a mutant is known by: its module's code with the edit, comments and docstrings aside."""
+        place = mutant["module"], mutant["start"], mutant["end"], mutant["text"]
+        if place not in self.names:
+            text = (self.tests.parent / "src" / "dpfl" / mutant["module"]).read_text(encoding="utf-8")
+            words = f"{mutant['module']} {code_of(edited(text, mutant))}"
+            self.names[place] = hashlib.sha256(words.encode()).hexdigest()[:16]
+        return self.names[place]
 
     def _take(self, line: dict) -> None:
         self.known.setdefault(line["mutant"], {})[line["stage"]] = line
@@ -420,20 +430,20 @@ class Outcomes:
         """Take and write what killed a mutant at a stage, empty for nothing."""
         digest = digest_of_test(self.tests, by) if by else digest_of(self.tests, paths)
         edit = f"{mutant['before']} -> {mutant['after']}"
-        line = {"mutant": name_of(mutant), "module": mutant["module"], "edit": edit, "stage": stage, "by": by}
+        line = {"mutant": self.name_of(mutant), "module": mutant["module"], "edit": edit, "stage": stage, "by": by}
         self._take(line | {"tests": digest})
         with self.file.open("a") as file:
             file.write(json.dumps(line | {"tests": digest}) + "\n")
 
     def killed(self, mutant: dict) -> str:
         """Return the stage that killed a mutant by a test that is still the same; empty if there is none."""
-        lines = self.known.get(name_of(mutant), {}).values()
+        lines = self.known.get(self.name_of(mutant), {}).values()
         kills = (line for line in lines if line["by"])
         return next((each["stage"] for each in kills if each["tests"] == digest_of_test(self.tests, each["by"])), "")
 
     def survived(self, mutant: dict, stage: str, paths: tuple[str, ...]) -> bool:
         """Return whether a mutant survived a stage whose tests are still the same."""
-        line = self.known.get(name_of(mutant), {}).get(stage, {"by": "unknown"})
+        line = self.known.get(self.name_of(mutant), {}).get(stage, {"by": "unknown"})
         return not line["by"] and line["tests"] == digest_of(self.tests, paths)
 
     def is_tested(self, mutant: dict) -> bool:
@@ -442,10 +452,18 @@ class Outcomes:
         return bool(self.killed(mutant)) or any(self.survived(mutant, *stage) for stage in paths.items())
 
 
-def name_of(mutant: dict) -> str:
-    """Return what a mutant is known by: its edit and the file that it edits."""
-    words = json.dumps([mutant[key] for key in ("module", "digest", "start", "end", "text")])
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
+def code_of(text: str) -> str:
+    """Return the syntax tree of a file as text, without docstrings: what comments and layout do not change."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not (isinstance(each, ast.Expr) and _is_text(each.value))]
+    return ast.dump(tree)
+
+
+def _is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def run_all(mutants: list[dict], tree: Tree, outcomes: Outcomes) -> None:
@@ -468,14 +486,17 @@ def report(mutants: list[dict], outcomes: Outcomes, explained: list[dict]) -> bo
     tested = [mutant for mutant in mutants if outcomes.is_tested(mutant)]
     killed = [mutant for mutant in tested if outcomes.killed(mutant)]
     reasons = {tuple(each[key] for key in ("module", "before", "after")): each["because"] for each in explained}
-    named = {name_of(mutant): reasons.get((mutant["module"], mutant["before"], mutant["after"])) for mutant in tested}
+    named = {
+        outcomes.name_of(mutant): reasons.get((mutant["module"], mutant["before"], mutant["after"]))
+        for mutant in tested
+    }
     alive = [mutant for mutant in tested if mutant not in killed]
-    wrong = [mutant for mutant in killed if named[name_of(mutant)]]
+    wrong = [mutant for mutant in killed if named[outcomes.name_of(mutant)]]
     first = sum(outcomes.killed(mutant) == "mirrored" for mutant in killed)
-    equal = sum(bool(named[name_of(mutant)]) for mutant in alive)
+    equal = sum(bool(named[outcomes.name_of(mutant)]) for mutant in alive)
     counted = len(tested) - equal
     for mutant in alive:
-        reason = named[name_of(mutant)] or "not explained"
+        reason = named[outcomes.name_of(mutant)] or "not explained"
         print(f"survivor: {mutant['module']}:{mutant['line']}: {mutant['before']} -> {mutant['after']}: {reason}")
     for mutant in wrong:
         print(f"explained, but killed: {mutant['module']}: {mutant['before']} -> {mutant['after']}")

@@ -131,6 +131,14 @@ def test_a_mutant_is_in_the_innermost_function_with_its_decorators_and_defaults(
     assert at("def mean") == at("return sum") == f"x.py:{mean}"
 
 
+def test_comments_and_docstrings_leave_what_a_mutant_is_known_by():
+    code_of = load("run").code_of
+    assert code_of('"""One."""\nx = 1  # one\ndef f():\n    """Two."""\n    return x\n') == code_of(
+        "x = 1\ndef f(): return x\n"
+    )
+    assert code_of("x = 1\n") != code_of("x = 2\n")
+
+
 MODULE = """def area(width, height, unit=1):
     while unit > 1:
         unit = unit / 10

@@ -100,7 +100,7 @@ def test_a_paper_needs_neither_a_grid_nor_errata(papers):
         ),
         ("kind: difference", "kind: more", "kind is 'more'; it must be one of ['difference',"),
         ("unit: of excess risk", "margin: wide", "margin is 'wide'; it must be a number"),
-        ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
+        ("unit: of excess risk", "of: costs", "of is 'costs', which is not a claim"),
     ],
 )
 def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right, wrong, named):

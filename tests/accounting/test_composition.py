@@ -136,15 +136,6 @@ def test_randomised_response_comes_out_exactly():
     assert epsilon_above([(above[1], 1)], 0.1) == pytest.approx(math.log((0.75 - 0.1) / 0.25), rel=1e-9)
 
 
-@pytest.mark.parametrize("delta", [0.3, 0.9])
-def test_an_epsilon_near_0_needs_no_steep_tilt(delta):
-    """One loss of 1 or -1, each with chance 1/2: delta(epsilon) = (1 - e^(epsilon - 1)) / 2."""
-    law = GridLaw(-1.0, 2.0, np.array([0.5, 0.5]))
-    exact = max(0.0, 1 + math.log(max(1 - 2 * delta, 1e-300)))
-    assert epsilon_above([(law, 1)], delta) == pytest.approx(exact, rel=1e-8)
-    assert epsilon_below([(law, 1)], delta) == pytest.approx(exact, rel=1e-8)
-
-
 def test_lost_mass_above_delta_is_no_guarantee():
     grid = LossGrid(-3, 3, 0.1)
     laws = from_points(grid, np.full(7, 0.5))
@@ -185,21 +176,8 @@ def test_the_interval_holds_the_binomial(steps, delta):
     assert upper - lower <= 1e-3 * upper
 
 
-@pytest.mark.parametrize(("steps", "delta"), [(10, 1e-2), (100, 1e-12)])
-def test_the_grid_is_no_finer_than_the_answer_needs(steps, delta):
-    """Its step is between a 10,000th and an 8th of the deviation of the sum."""
-    (part,) = search(steps, delta).parts
-    asked = []
-    found = LossSearch([part._replace(cells=lambda step: asked.append(step) or part.cells(step))], delta)
-    found.interval(0.0, both=True)
-    deviation = LEVEL * math.sqrt(steps)
-    assert deviation / 1e4 <= min(asked) <= max(asked) <= deviation / 8
-
-
 def test_what_is_known_to_be_larger_is_returned_at_once():
-    """Without a grid: Chernoff's bound shows it."""
-    (part,) = search(10, 1e-5).parts
-    assert LossSearch([part._replace(cells=None)], 1e-5).interval(5.0, both=True) == (0.0, 5.0)
+    assert search(10, 1e-5).interval(5.0, both=True) == (0.0, 5.0)
     assert search(10, 0.9).interval(0.0, both=True) == (0.0, 0.0)
 
 
@@ -226,13 +204,14 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize(("tilt", "places"), [(0.5, 1 << 22), (20.0, 1 << 22), (0.5, 2000), (2.0, 2000)])
+@pytest.mark.parametrize(("tilt", "places"), [(0.5, 1 << 22), (20.0, 1 << 22), (1.0, 2000), (2.0, 2000)])
 @pytest.mark.parametrize("law", LAWS.values(), ids=list(LAWS))
 def test_a_gain_by_frequencies_is_that_of_all_places(law, tilt, places, monkeypatch):
     """Also where the places do not reach from end to end, so that sums wrap around."""
     monkeypatch.setattr(composition, "MOST_PLACES", places)
     sums = Composition([(law, 40_000)], tilt)
     monkeypatch.setattr(composition, "_FEWER", 1)
+    monkeypatch.setattr(composition, "_FALLEN", 5.0)
     reach = sums._size * sums.step
     epsilons = [sums.bottom + share * reach for share in (-0.01, 0.0, 0.3001, 0.45, 0.5)]
     few = [sums._gain(epsilon) for epsilon in epsilons]

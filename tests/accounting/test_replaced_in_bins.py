@@ -146,7 +146,7 @@ def test_a_fine_law_is_left_out_where_two_moves_are_far_less(monkeypatch):
     run = {"steps": 6 * 1840, "delta": 4e-6, "neighbouring": "replace_one", "observer": "last_iterate"}
     found = guarantee(BallsInBins(1840), noise_multiplier=0.53, **run)
     assert found.upper_by.startswith("a removal, then an addition") and asked == []
-    found = guarantee(BallsInBins(6000), noise_multiplier=0.63, **{**run, "steps": 180_000, "delta": 1e-5})
+    found = guarantee(BallsInBins(6000), noise_multiplier=0.56, **{**run, "steps": 18_000, "delta": 1e-5})
     assert found.upper_by.startswith("a removal, then an addition") and asked == [True]
     asked.clear()
     found = guarantee(BallsInBins(10), noise_multiplier=2.0, **{**run, "steps": 20})

@@ -51,7 +51,7 @@ ARGUMENTS = {
     **dict.fromkeys(("epsilon", "epsilon0", "mu", "r", "rho", "xi", "distance"), (1.0, NONNEGATIVE)),
     **dict.fromkeys(("m1", "m2", "slope"), (0.5, REAL)),
     **dict.fromkeys(("p", "sample_rate", "batch_share"), (0.1, ABOVE_ZERO)),
-    **dict.fromkeys(("permuted", "random_stop"), (False, UNTOUCHED)),
+    **dict.fromkeys(("permuted", "random_stop", "rough"), (False, UNTOUCHED)),
     **dict.fromkeys(("n", "records"), (4, COUNT)),
     "order": (2, POSITIVE),
     **dict.fromkeys(("dimension", "features"), (1, COUNT)),

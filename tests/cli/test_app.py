@@ -126,7 +126,7 @@ def test_a_command_runs_in_another_directory(tmp_path, monkeypatch):
     assert isinstance(found, InputError) and os.getcwd() == str(tmp_path / "there")
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["--directory", "nowhere", "status"]).exception
-    assert isinstance(found, InputError) and "nowhere is no folder" in str(found)
+    assert isinstance(found, InputError) and "nowhere is not a folder" in str(found)
 
 
 def test_a_command_that_did_nothing_never_ends_with_status_0(monkeypatch, capsys):

@@ -81,7 +81,7 @@ def test_own_runs_are_compared_and_drawn(own_run, tmp_path, monkeypatch):
     ("words", "named"),
     [
         (["bhaskar2025"], "bhaskar2025 is not a folder: name a paper and a table of it, or folders"),
-        (["bhaskar2025", "2", "3"], "bhaskar2025 is no folder"),
+        (["bhaskar2025", "2", "3"], "bhaskar2025 is not a folder"),
         ([".", "--results", "demo"], "--results is for the table of a paper"),
         (["."], ". has no run of dpfl fedavg"),
     ],

@@ -201,7 +201,7 @@ class Composition:
         def endless(excess: float, slow: complex, fast: complex) -> float:
             return math.exp(-self.tilt * excess) * (-math.expm1(-excess) * slow.real + math.exp(-excess) * fast.real)
 
-        gain = endless(excess, *(turned @ wave for wave in waves)) - endless(beyond, *first)
+        gain = endless(excess, *(turned @ wave for wave in waves)) - endless(beyond, *first)  # pyright: ignore[reportArgumentType]
         ones, decays = -math.expm1(-excess), math.exp(-excess) * -math.expm1(-self.step)
         falls = [-math.expm1(-(2 * self.tilt + more) * self.step) for more in range(3)]
         square, rho = math.exp(-2 * self.tilt * self.step), math.exp(-self.step)
@@ -353,7 +353,7 @@ def _left(each: _Tilted | _Mixed, size: int) -> int:
 def _at(masses: Array, kept: NDArray[np.intp], size: int) -> NDArray[np.complex128]:
     """Return the masses' spectrum of `size` at some frequencies: the sums themselves, where these are few terms."""
     if kept.size * masses.size <= size:
-        return np.exp(-1j * _angles(kept[:, None], np.arange(masses.size), size)) @ masses
+        return np.exp(-1j * _angles(kept[:, None], np.arange(masses.size), size)) @ masses  # pyright: ignore[reportReturnType]
     return np.asarray(rfft(_wrapped(masses, size), size))[kept]
 
 

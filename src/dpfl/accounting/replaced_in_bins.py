@@ -141,7 +141,7 @@ def times_two_moves(
 
     `laws`: of the two moves, which spend `epsilon` together; the losses looked at are about those that decide. Where
     little noise meets many bins the law's grid is too coarse for the sum. 0 where the two moves spend inf.
-    Source: the triangle of the hockey-stick divergence, for one epoch.
+    Source: derived from the triangle of the hockey-stick divergence, for one epoch.
     """
     if not math.isfinite(epsilon):
         return 0.0

@@ -18,6 +18,7 @@ from dpfl.accounting import (
     privacy_curve,
     replaced_in_bins,
 )
+from dpfl.accounting.balls_in_bins import MASS_ERROR
 from dpfl.accounting.composition import epsilon_above
 from dpfl.accounting.random_allocation import RandomAllocation
 from dpfl.accounting.replaced_in_bins import law_above, profile_above, times_two_moves
@@ -151,3 +152,18 @@ def test_a_fine_law_is_left_out_where_two_moves_are_far_less(monkeypatch):
     asked.clear()
     found = guarantee(BallsInBins(10), noise_multiplier=2.0, **{**run, "steps": 20})
     assert found.upper_by.endswith("against mean N(-e_t, sigma^2 I)") and asked == [True, False]
+
+
+def test_the_nodes_of_a_narrow_cell_give_its_mass_and_mean_to_the_error_that_is_allowed():
+    """Against twenty nodes, on the widest cells for which the nodes are used."""
+    finer = np.polynomial.legendre.leggauss(20)
+    for spread in (0.05, 1.0, 5.0, 20.0):
+        for low in np.linspace(-9, 12, 50):
+            half = replaced_in_bins._NARROW / (1 + abs(low) + spread + replaced_in_bins._NARROW) / 2
+            sums = []
+            for nodes, weights in ((replaced_in_bins._NODES, replaced_in_bins._WEIGHTS), finer):
+                z = low + half * (1 + nodes)
+                density = weights * np.exp((low - z) * (low + z) / 2)
+                rise = 2 * np.sinh(spread * (z - low) / 2) * np.cosh(spread * (z + low) / 2)
+                sums.append((density.sum(), density @ rise))
+            assert np.allclose(*sums, rtol=MASS_ERROR, atol=0)

@@ -47,7 +47,7 @@ _HOPELESS = 1.3
 little noise meets many bins, its grid is too coarse for the sum."""
 _COARSE, _TOO_COARSE = 1.2, 2.6
 """Times the profile of two moves that the rough law of a replaced ball has, from which on it is not looked at: in a
-search, and for an answer, where in hundreds of settings it then had 1.5 times the epsilon of two moves or more."""
+search, and for an answer, where in about a hundred settings it then had 1.5 times the epsilon of two moves or more."""
 SHARES = (0.02, 0.3, 0.7, 0.98)
 """Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 

@@ -16,7 +16,6 @@ from dpfl.reporting.report_page.claim_views import (
     shown_by,
     tally,
     trace_of,
-    undecided_in_short,
 )
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import html
@@ -89,41 +88,6 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
     assert deciding_case(single, "") == "k = 10: 1.25 points (one run)"
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""
-
-
-@pytest.mark.parametrize(
-    ("hold", "fail", "single", "said"),
-    [
-        (
-            0,
-            0,
-            4,
-            "None of the 4 cases shows it and none contradicts it. Most have a single run, which no test can judge.",
-        ),
-        (1, 2, 0, "1 of the 4 cases shows it and 2 contradict it."),
-        (2, 1, 2, "2 of the 4 cases show it and 1 contradicts it."),
-    ],
-)
-def test_an_undecided_claim_says_why_in_short(hold, fail, single, said):
-    row = {"verdict": "undecided", "cases": 4, "hold": hold, "fail": fail, "reason": said}
-    cases = pd.DataFrame({"status": ["open"] * 4, "n": [1] * single + [3] * (4 - single)})
-    assert undecided_in_short(row, cases) == said
-    assert undecided_in_short({**row, "verdict": "refuted"}, cases) == ""
-    assert undecided_in_short({**row, "cases": 1}, cases) == undecided_in_short(row, None) == ""
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ("In 2 cases it falls short by more than chance.", ", but perhaps by less than the margin."),
-        ("Tested alone, 1 case would contradict it.", "."),
-    ],
-)
-def test_a_case_whose_interval_looks_like_a_contradiction_is_named(more, said):
-    reason = f"0 of 4 cases show it and 0 contradict it; 4 cannot tell. {more}"
-    row = {"verdict": "undecided", "cases": 4, "hold": 0, "fail": 0, "reason": reason}
-    cases = pd.DataFrame({"status": ["open"] * 4, "n": [3] * 4})
-    assert undecided_in_short(row, cases) == f"None of the 4 cases shows it and none contradicts it. {more[:-1]}{said}"
 
 
 def test_the_long_reason_of_an_undecided_claim_is_behind_the_fold(made):

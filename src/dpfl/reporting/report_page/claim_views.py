@@ -18,7 +18,7 @@ from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import LEVEL, ClaimKind, Scope, Status, Verdict
+from dpfl.reporting.rules import LEVEL, ClaimKind, Counts, Scope, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,7 +191,7 @@ def _view(
         judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=reason,
-        in_short=undecided_in_short(row, cases) or reason,
+        in_short=(Counts.of(row).why_undecided() if row["verdict"] == str(Verdict.UNDECIDED) else "") or reason,
         deciding=deciding_case(row, _claimed(row, cases)),
         runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
@@ -203,31 +203,6 @@ def _view(
         places=places,
         trace=trace,
     )
-
-
-def undecided_in_short(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
-    """Return why an undecided claim is undecided, in two or three sentences; "" for another verdict or few cases.
-
-    For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
-    judge." A case that misses the claim, but contradicts it neither by the margin nor beside the others, is named: its
-    interval alone looks like a contradiction. The other numbers are in the claim's reason.
-    """
-    if row["verdict"] != str(Verdict.UNDECIDED) or cases is None or row["cases"] < 2:
-        return ""
-    holds, fails = (count or "none" for count in (row["hold"], row["fail"]))
-    shows, contradicts = "shows" if row["hold"] <= 1 else "show", "contradicts" if row["fail"] <= 1 else "contradict"
-    said = f"{str(holds).capitalize()} of the {row['cases']} cases {shows} it and {fails} {contradicts} it."
-    single = ((cases["status"] == str(Status.OPEN)) & (cases["n"] == 1)).sum()
-    said += " Most have a single run, which no test can judge." if 2 * single > row["cases"] else ""
-    if alone := _TESTED_ALONE.search(row["reason"]):
-        return f"{said} {alone[0]}"
-    short = _FALLS_SHORT.search(row["reason"])
-    return f"{said} {short[1]}, but perhaps by less than the margin." if short else said
-
-
-_TESTED_ALONE = re.compile(r"Tested alone, \d+ cases? would (?:also )?contradict it\.")
-_FALLS_SHORT = re.compile(r"(In \d+ cases? it falls short by more than chance)\.")
-"""Sentences of a claim's reason (dpfl.reporting.rules)."""
 
 
 _SCOPES = {

@@ -110,6 +110,18 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
     assert in_sentences(alone) == "Epsilons of our own studies (neighbours: zero out): both proven."
 
 
+def test_the_records_that_spend_more_are_named_in_the_same_sentence(changed):
+    known = statements(changed(NOISE, shuffled), "bhaskar2025")
+    proven = replace(known[1], verdict=EpsilonVerdict.PROVEN)
+    limit = {"for": "a record of one client", "but": "other records spend more"}
+    assert in_sentences([proven] * 8 + [replace(proven, of_study=True)] * 2, limit) == (
+        "Epsilons of the paper's settings (δ = 10⁻⁵, neighbours: zero out): all 8 proven, for a record of one client; "
+        "other records spend more. Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both proven, for a "
+        "record of one client."
+    )
+    assert in_sentences([], limit) == ""
+
+
 def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):
     def balls(table: pd.DataFrame) -> pd.DataFrame:
         note = SHUFFLED.replace("shuffled_epochs", "balls_in_bins")

@@ -156,6 +156,19 @@ class ClaimView:
         """True for a claim of the paper that is refuted."""
         return self.verdict == STYLES[Verdict.REFUTED] and not self.our_question
 
+    @property
+    def counted_in_words(self) -> str:
+        """How many cases its table has: "12 cases", or "12 cases, and 36 that do not count"."""
+        rows = self.cases.rows if self.cases else ()
+        beside = sum(row.style == f"c-{Status.BESIDE.replace(' ', '-')}" for row in rows)
+        counted = f"{len(rows) - beside} {'case' if len(rows) - beside == 1 else 'cases'}"
+        return f"{counted}, and {beside} that {'does' if beside == 1 else 'do'} not count" if beside else counted
+
+    @property
+    def marks_case(self) -> bool:
+        """True if the picture of its cases marks the one that decides: it goes before the figure of the paper."""
+        return self.drawn is not None and any(line.label for line in self.drawn.lines)
+
 
 def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
     """Return the claims of a paper with their verdicts, in the order of claims.yaml; none before the claims stage."""
@@ -198,7 +211,13 @@ def _view(
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
         figure=_figure(folder, paper, row["claim"], places),
-        drawn=case_picture(cases, row["unit"], case_name, our_question=row["our_question"]),
+        drawn=case_picture(
+            cases,
+            row["unit"],
+            case_name,
+            our_question=row["our_question"],
+            marked=row["case"] if row["verdict"] == str(Verdict.REFUTED) else "",
+        ),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=places,
         trace=trace,
@@ -338,11 +357,10 @@ def shown_by(cases: pd.DataFrame | None) -> str:
         if not 2 <= len(sizes) <= _MOST_VALUES or sizes.min() < _LEAST_GROUP or shares.max() - shares.min() < best:
             continue
         best = shares.max() - shares.min()
-        counts = [
-            f"{value} ({own.sum()} of {len(own)})" for value, own in sorted(groups, key=lambda each: _size(each[0]))
-        ]
-        by = f", by {name}" if isinstance(name, str) else ""
-        sentence = f"Cases that show it{by}: {', '.join(counts)}."
+        of = f"{name} = " if isinstance(name, str) else ""
+        ordered = sorted(groups, key=lambda each: _size(each[0]))
+        counts = [f"{own.sum()} of {len(own)} for {of}{value}" for value, own in ordered]
+        sentence = f"Shown in {', '.join(counts).replace(' for', ' cases for', 1)}."
     return sentence
 
 

@@ -606,7 +606,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
         untraced=untraced_runs(folder, key),
         statements=tuple(epsilons.statements(folder, key, studies)),
         noise_trace=trace_of(expansion.noise_table(folder, key), folder.absolute().parents[1]),
-        data=_listed(entry["title"] for entry in entries),
+        data=_listed(entry["title"].replace("Synthetic ", "synthetic ") for entry in entries),
         jobs=jobs,
     )
 

@@ -196,7 +196,7 @@ def _why_refuted(group: Sequence[EpsilonStatement]) -> str:
         return ""
     groups = with_verdict((replace(each, of_study=False) for each in refuted), EpsilonVerdict.REFUTED)
     which = "; ".join(f"{count} ({what})" for count, what in groups)
-    return f" Refuted: {which}. The noise of these runs is too small for it{exceeded(group)}."
+    return f" Refuted: {which}. The noise of these runs is too small for the claimed ε{exceeded(group)}."
 
 
 def exceeded(group: Iterable[EpsilonStatement]) -> str:

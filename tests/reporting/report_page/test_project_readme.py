@@ -31,7 +31,7 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     text = updated(README, page)
     assert list(rows(text)) == [view.paper.key for view in page.papers]
     assert rows(text)["asoodeh2020"][0] == "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run"
-    assert rows(text)["bhaskar2025"][1] == "1 proven, 1 refuted, 1 unproven"
+    assert rows(text)["bhaskar2025"][1] == "1 proven, 1 refuted, 1 unproven (for a record that one client holds)"
     distance = read_csv(made[0] / "tables" / "bhaskar2025_table_2.csv").query("runs > 0 and not stand_in")
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()

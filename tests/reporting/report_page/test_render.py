@@ -171,6 +171,19 @@ def test_a_paper_without_verdicts_says_so(copied):
     assert next(verdict_lines(contents(folder, config))) == "Asoodeh 2020: no verdict yet; 0 of 2 jobs were run"
 
 
+def test_the_records_that_spend_more_are_named_wherever_epsilons_are_counted(made):
+    page = contents(*made)
+    said = [view.epsilon_limit_in_words for view in page.papers]
+    assert said[0] == "" and said[1] == (
+        "The verdicts on Bhaskar 2025 are for a record that one client holds; a record that several clients hold "
+        "spends more."
+    )
+    text = html(page)
+    overview, paper = (text.partition(f'<section id="{each}"')[2] for each in ("overview", "bhaskar2025"))
+    assert said[1] in overview.partition("</section>")[0] and said[1] in markdown(page)
+    assert ", for a record that one client holds; a record that several clients hold spends more." in paper
+
+
 def test_a_figure_of_many_panels_is_told_in_words_on_a_card_and_linked(copied):
     """Figure 2 of asoodeh2020 has three panels; with ids of two more its card has its message instead.
 

@@ -475,8 +475,20 @@ class PaperView:
     @property
     def epsilons_in_sentences(self) -> str:
         """Verdicts of the epsilons that it claims, and what refutes the refuted ones."""
-        limits = [claim["limits_epsilons"] for claim in self.paper.claims.values() if "limits_epsilons" in claim]
-        return epsilons.in_sentences(self.statements, *limits)
+        return epsilons.in_sentences(self.statements, self.epsilon_limit)
+
+    @property
+    def epsilon_limit(self) -> Mapping[str, str] | None:
+        """The records `for` which the verdicts on its epsilons hold, `but` which records spend more; None for all."""
+        return next(
+            (claim["limits_epsilons"] for claim in self.paper.claims.values() if "limits_epsilons" in claim), None
+        )
+
+    @property
+    def epsilon_limit_in_words(self) -> str:
+        """That limit as a sentence; "" for a paper without it or without epsilons."""
+        limit = self.epsilon_limit if self.statements else None
+        return f"The verdicts on {self.short} are for {limit['for']}; {limit['but']}." if limit else ""
 
     @property
     def limits_epsilons(self) -> ClaimView | None:

@@ -94,5 +94,7 @@ def _row(view: PaperView) -> str:
     paper = view.paper
     verdicts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "none yet"
     epsilons = counts_in_words(view.statements) or "none"
+    if view.statements and view.epsilon_limit:
+        epsilons += f" (for {view.epsilon_limit['for']})"
     cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]
     return f"| {' | '.join(cells)} |"

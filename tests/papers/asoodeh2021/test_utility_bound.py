@@ -63,3 +63,4 @@ def test_the_message_has_the_factor_of_the_data(small):
     assert counterexample_message(doubled) == (
         "At d = 100 the excess risk is 2 times Corollary 1's bound, which has no d"
     )
+    assert counterexample_message(small[small["features"] != 100]) == ""

@@ -131,11 +131,11 @@ def test_theorem_3_holds_for_the_variance_of_the_whole_vector_alone(tables, judg
     judgement = judged("utility_bound_parameters", tables(runs=0))
     assert judgement.verdict is Verdict.REFUTED
     named = {each.case.case: each.case for each in judgement.cases}
-    case = named["26010 parameters (of the cited grey CNN), k = 100, l/(beta sigma) = 10"]
+    case = named["26010 parameters of the cited grey CNN, k = 100, l/(beta sigma) = 10"]
     # The mean distance is sqrt(26010/100) = 16 deviations, so that 10 are nearly always exceeded; printed 1e-4.
     assert (case.estimate, case.target) == pytest.approx((1.0, 1e-4))
     draws = np.random.default_rng(0).standard_normal((200, 10_650)) / 10
-    case = named["10650 parameters (of the authors' grey CNN), k = 100, l/(beta sigma) = 10"]
+    case = named["10650 parameters of the authors' grey CNN, k = 100, l/(beta sigma) = 10"]
     assert (np.linalg.norm(draws, axis=1) >= 10).mean() == pytest.approx(case.estimate, abs=0.01)
     assert judgement.count(Status.HOLDS) == 4  # a single parameter
     for function in (claims.utility_bound, claims.utility_bound_parameters):  # the same for one parameter, a normal one

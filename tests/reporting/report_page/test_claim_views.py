@@ -184,6 +184,24 @@ def test_a_refuted_claim_has_its_counterexample_marked(made):
     assert card.count('<circle class="counter"') == 1 and "data-of" not in card and "The figure of 3 panels" in card
 
 
+def test_the_label_of_a_counterexample_has_no_bracket_and_that_of_a_question_other_words(changed):
+    """A bound of 0 with our tolerance is 0."""
+
+    def bounded(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(within="at most 1e-09", estimate=-1.25)
+
+    changed(EVIDENCE, bounded)
+    for asked, label in (
+        (False, "counterexample: −1.25; the claim needs"),
+        (True, "deciding case: −1.25; a yes needs"),
+    ):
+        table = changed(
+            "claims/asoodeh2020.csv", lambda rows, asked=asked: rows.assign(our_question=asked, estimate=-1.25)
+        )
+        [line] = [each for each in claim_views(table, "asoodeh2020")[2].drawn.lines if each.label]
+        assert line.label == f"{label} at most 0"
+
+
 def test_a_value_to_be_typed_keeps_its_hyphens(made):
     """A minus sign in a command or in a condition would find nothing."""
     view = replace(claim_views(made[0], "asoodeh2020")[0], text="a number of -0.5", trace=Trace("a -1.csv", ""))

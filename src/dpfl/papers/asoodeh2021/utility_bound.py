@@ -77,7 +77,9 @@ def draw_counterexamples(data: pd.DataFrame) -> Figure:
 
 
 def counterexample_message(data: pd.DataFrame) -> str:
-    """Say by how much the risk of the deciding case exceeds the published bound."""
+    """Say by how much the risk of the deciding case exceeds the published bound; "" without that case."""
+    if DECIDING not in set(data["features"]):
+        return ""
     deciding = _deciding(data)
     times = deciding["excess_risk"] / deciding["bound_as_printed"]
     return f"At d = {deciding['features']:g} the excess risk is {times:.2g} times Corollary 1's bound, which has no d"

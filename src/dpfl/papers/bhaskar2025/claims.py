@@ -367,5 +367,5 @@ def _exceeds(parameters: int, network: str, clients: int, ratio: float, *, sigma
     """
     variance = sigma_of_each**2 / clients
     chance = float(stats.chi2.sf(ratio**2 / variance, parameters))
-    name = f"{parameters} parameters ({network}), k = {clients}, l/(beta sigma) = {ratio:g}"
-    return Case(name, chance, target=1 / (ratio**2 * clients))
+    model = "1 parameter" if parameters == 1 else f"{parameters} parameters {network}"
+    return Case(f"{model}, k = {clients}, l/(beta sigma) = {ratio:g}", chance, target=1 / (ratio**2 * clients))

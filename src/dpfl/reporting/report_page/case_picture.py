@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ _NAMED_ROW, _LONGEST_ROW, _MOST_HEIGHT, _LETTERS = 34.0, 14.0, 260.0, 64
 """Heights of a row with a name, of one without, and of all rows; letters of the longest name."""
 _LABEL_ROW = 18.0
 """Height that the label of the deciding case adds to its row."""
+_LABEL_LETTER = 6.6
+"""Width of a letter of a label, on average."""
 _LOGARITHMIC_FROM = 50.0
 """Ratio of the largest to the least positive number from which the axis is logarithmic."""
 _VISIBLE = 0.02
@@ -40,6 +42,7 @@ class CaseLine:
 
     `interval` and `needed` are (start, length) in units of the picture, None for none; `name` is "" if it has no room.
     `label` says of the case that decides a refuted claim what its number is and what it should be; "" for other cases.
+    It begins at `label_x`, so that its middle is above the mark if there is room.
     """
 
     y: float
@@ -50,6 +53,7 @@ class CaseLine:
     needed: tuple[float, float]
     name: str
     label: str
+    label_x: float
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,17 @@ STYLES = {
 
 
 def case_picture(
-    cases: pd.DataFrame | None, unit: str, name_of: Callable[[str], str], *, our_question: bool, marked: str = ""
+    cases: pd.DataFrame | None,
+    unit: str,
+    name_of: Callable[[str], str],
+    *,
+    our_question: bool,
+    labels: Mapping[str, str] | None = None,
 ) -> CasePicture | None:
     """Return the picture of a claim's cases, None if there are none or their numbers cannot be told apart.
 
     `cases` are the rows of a claim in claims/<paper>_evidence.csv, `unit` is that of their numbers, and `name_of`
-    returns the name of a case as the page shows it. `marked` names the case that is labelled, "" for none.
+    returns the name of a case as the page shows it. `labels` has what is written beside a case's mark, by its name.
     """
     if cases is None:
         return None
@@ -99,17 +108,19 @@ def case_picture(
     for row, needed in shown:
         name, (style, words) = name_of(row["case"]), STYLES[Status(row["status"])]
         start, end = place(row["low"]), place(row["high"])
-        label = _label(row, our_question) if row["case"] == marked else ""
+        label = (labels or {}).get(row["case"], "")
         top += _LABEL_ROW if label else 0.0
+        x, half = place(row["estimate"]), _LABEL_LETTER * len(label) / 2
         line = CaseLine(
             y=round(top + row_height * (0.72 if is_named else 0.5), 1),
-            x=place(row["estimate"]),
+            x=x,
             style=style,
-            text=f"{name}: {row['estimate']:.4g}, {words}",
+            text=with_greek_symbols(f"{name}: {row['estimate']:.4g}, {words}"),
             interval=(start, round(end - start, 1)) if row["low"] < row["high"] else None,
             needed=_bar(place, *needed),
             name=_short(name) if is_named else "",
             label=label,
+            label_x=round(max(min(x, WIDTH - half) - half, 0.0), 1),
         )
         lines.append(line)
         top += row_height
@@ -197,12 +208,6 @@ def _bar(place: _Place, low: float, high: float) -> tuple[float, float]:
 def _short(name: str) -> str:
     """Return a name that fits its line."""
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1].rstrip(' ,')}…"
-
-
-def _label(row: dict[str, Any], our_question: bool) -> str:
-    """Return what the number of a deciding case is, and what the claim, or a yes to a question, needs."""
-    kind, needs = ("deciding case", "a yes needs") if our_question else ("counterexample", "the claim needs")
-    return with_greek_symbols(f"{kind}: {row['estimate']:.4g}; {needs} {row['within'].partition(',')[0]}")
 
 
 def _caption(count: int, has_intervals: bool, is_named: bool, our_question: bool) -> str:

@@ -216,7 +216,7 @@ def _view(
             row["unit"],
             case_name,
             our_question=row["our_question"],
-            marked=row["case"] if row["verdict"] == str(Verdict.REFUTED) else "",
+            labels={row["case"]: _label(row, _claimed(row, cases))} if row["verdict"] == str(Verdict.REFUTED) else {},
         ),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=places,
@@ -279,6 +279,13 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
     interval += f", {percent(LEVEL)} interval of {row['n']:g} runs)" if interval else ""
     said = f"{claims.in_unit(_number(row['estimate']), row['unit'])}{interval}{runs}{needed}"
     return f"{case_name(row['case'])}: {with_greek_symbols(said)}"
+
+
+def _label(row: Mapping[str, Any], claimed: str) -> str:
+    """Return what the number of the case is that refutes a claim, and what the claim, or a yes to a question, needs."""
+    kind, needs = ("deciding case", "a yes needs") if row["our_question"] else ("counterexample", "the claim needs")
+    needed = claimed_words(claimed, row).partition(",")[0].partition(" (")[0]
+    return with_greek_symbols(f"{kind}: {_number(row['estimate'])}; {needs} {needed}")
 
 
 def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:

@@ -222,3 +222,8 @@ def test_a_phrase_is_found_across_lines_and_not_in_code():
         (4, "where there", "if"),
     ]
     assert found_in("```python\nx = 1  # made anew\n```\n`anew` [link](anew.md) <!-- anew -->") == []
+
+
+def test_a_line_of_the_changelog_fits_the_screen():
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert [number for number, line in enumerate(lines, 1) if len(line) > 120] == []

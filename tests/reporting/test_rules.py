@@ -16,6 +16,7 @@ from dpfl.reporting.rules import (
     Case,
     ClaimEvidence,
     ClaimKind,
+    Counts,
     Rule,
     Scope,
     Status,
@@ -109,7 +110,7 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     plain = [from_values(f"plain {index}", 0.1 + spread) for index in range(20)]
     rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
     said = judge(ClaimEvidence([saved, *plain]), rule)
-    assert said.count(Status.FAILS) == 0
+    assert said.counts == Counts(open=21, fail_alone=1, short=1)
     assert said.reason == (
         "0 of 21 cases show it and 0 contradict it once all 21 are considered together; 21 cannot tell. Tested alone, "
         "1 case would contradict it."
@@ -127,7 +128,7 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     spread = np.array([-1.0, 1.0] * 5)
     near, plain = from_values("near", -0.8 + spread), from_values("plain", 0.1 + spread)
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
-    assert said.count(Status.WITHIN_MARGIN) == 2
+    assert said.counts == Counts(within_margin=2, short=1)
     assert said.reason == (
         "0 of 2 cases show it and 0 contradict it; 2 come within the margin (5) of it. In 1 case it falls short by "
         "more than chance."
@@ -196,11 +197,42 @@ def test_a_loss_within_the_margin_leaves_the_weaker_statement():
 def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
-    assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
+    assert judgement.verdict is Verdict.UNDECIDED and judgement.counts == Counts(open=5, single=5)
     assert judgement.reason.endswith("; 5 have a single run on at least one side, which no test can judge.")
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
         "It has a single run on at least one side, which no test can judge."
     )
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (Counts(open=1, fail_alone=1, short=1), ""),
+        (
+            Counts(open=4, single=4),
+            "None of the 4 cases shows it and none contradicts it. Most have a single run, which no test can judge.",
+        ),
+        (Counts(hold=1, fail=2, open=1), "1 of the 4 cases shows it and 2 contradict it."),
+        (Counts(hold=2, fail=1, open=1, single=1, missing=9), "2 of the 4 cases show it and 1 contradicts it."),
+        (
+            Counts(open=4, fail_alone=1, short=3),
+            "None of the 4 cases shows it and none contradicts it. Tested alone, 1 case would contradict it.",
+        ),
+        (
+            Counts(open=3, fail=1, fail_alone=2, short=2),
+            "None of the 4 cases shows it and 1 contradicts it. Tested alone, 2 cases would also contradict it.",
+        ),
+        (
+            Counts(open=2, within_margin=2, short=2),
+            "None of the 4 cases shows it and none contradicts it. In 2 cases it falls short by more than chance, but "
+            "perhaps by less than the margin.",
+        ),
+    ],
+)
+def test_an_undecided_claim_says_why_in_short(counts, said):
+    """A case whose interval alone looks like a contradiction is named."""
+    assert counts.why_undecided() == said
+    assert Counts.of(pd.DataFrame([asdict(counts)]).astype(float).iloc[0]) == counts
 
 
 def test_a_case_that_can_be_tested_goes_before_single_runs():

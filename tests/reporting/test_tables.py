@@ -30,4 +30,4 @@ def test_readers_see_titles_signs_and_no_signed_zero():
     layout = TableLayout(pd.DataFrame({"epsilon": ["fashion_mnist", "-0.0 ± 0.6 %", "+0.5, -0.05, 3-0"]}))
     shown = readable(layout).body
     assert list(shown.columns) == ["ε"]
-    assert list(shown["ε"]) == ["Fashion-MNIST", "0.0 ± 0.6 %", "+0.5, -0.05, 3-0"]
+    assert list(shown["ε"]) == ["Fashion-MNIST", "0.0 ± 0.6 %", "+0.5, −0.05, 3-0"]

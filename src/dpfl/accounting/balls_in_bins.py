@@ -29,7 +29,7 @@ from scipy.fft import irfft, rfft
 from scipy.special import ndtr, ndtri
 
 from dpfl.accounting.loss_grids import GridLaw, LossGrid, from_points, from_tangents, grid_between
-from dpfl.accounting.numerics import Array, binned
+from dpfl.accounting.numerics import Array, wrapped_around
 
 # Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.
 
@@ -234,7 +234,7 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     points = grid.points() - grid.start
     log_one = log_moment(masses, points, tilt)
     weighted = masses * np.exp(tilt * points - log_one)
-    spectrum = np.asarray(rfft(binned(np.arange(points.size) % size, weighted, size), size))
+    spectrum = np.asarray(rfft(wrapped_around(weighted, size), size))
     powered, every = np.zeros_like(spectrum), np.abs(spectrum)
     kept = every > math.exp(_CUT_OFF / max(terms - 1, 1))
     size_of = every[kept]
@@ -249,22 +249,27 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     used = masses > 0
     masses, points = masses[used], points[used]
 
-    def wraps(tilts: Sequence[float], edge: float) -> float:
-        """Chernoff's bound of the tilted mass beyond an edge: the first that is next to nothing, or the least."""
-        least = 1.0
+    def log_wrapped(tilts: Sequence[float], edge: float, enough: float) -> float:
+        """Logarithm of Chernoff's bound of the tilted mass beyond an edge: the least, or the first below `enough`."""
+        least = 0.0
         for other in tilts:
-            gain = terms * (log_moment(masses, points, other) - log_one)
-            least = min(least, math.exp(min(gain - (other - tilt) * edge, 0.0)))
-            if least < _NOTHING * noise:
+            found = terms * (log_moment(masses, points, other) - log_one) - (other - tilt) * edge
+            if found >= least:  # it is convex in the other tilt
+                break
+            least = found
+            if least < enough:
                 break
         return least
 
-    lower_tilts, lowest_value = [tilt - factor * abs(tilt) for factor in _OFFSETS_BELOW], first * grid.step
-    wrapped, below = wraps([tilt + factor * abs(tilt) for factor in _OFFSETS], (first + size) * grid.step), 0.0
+    enough, lowest_value = math.log(_NOTHING * noise), first * grid.step
+    above_all = log_wrapped([tilt + factor * abs(tilt) for factor in _OFFSETS], (first + size) * grid.step, enough)
+    wrapped, below = math.exp(above_all), 0.0
     if first:
-        wrapped += wraps(lower_tilts, lowest_value)
-    if first and tilt < 0:  # only puts ask for it
-        below = math.exp(min(0.0, *(terms * log_moment(masses, points, t) - t * lowest_value for t in lower_tilts)))
+        lower_tilts = [tilt - factor * abs(tilt) for factor in _OFFSETS_BELOW]
+        log_below = log_wrapped(lower_tilts, lowest_value, enough if tilt > 0 else -math.inf)
+        wrapped += math.exp(log_below)
+        if tilt < 0:  # only puts ask for it
+            below = math.exp(min(0.0, log_below + terms * log_one - tilt * lowest_value))
     values = terms * grid.start + (first + np.arange(size, dtype=np.float64)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
     return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), noise, noise_norm, wrapped, below)
@@ -439,6 +444,8 @@ def _scale(spread: float, bins: int, width: float, size: int, sign: int) -> _Sca
     """Return the grid of a window of that width, tilted up (`sign` 1) or down (-1) as far as nothing wraps around."""
     start, step = lowest(spread), width / size
     most = math.exp(min(spread**2 / 2 + 37.5 * spread, 700.0)) - start
+    if sign < 0:  # a larger term makes the ratio above 1, where no put is looked at
+        most = min(most, bins - start)
     share = max(0.2, min(0.3, 2.5 * bins / width)) if sign > 0 else 1 - 1 / size
     count = min(int(share * size), math.ceil(most / step))
     grid = Grid(start, step, count)
@@ -500,11 +507,12 @@ def _events(law: SumLaw, bins: int, x: Array, *, calls: bool) -> _Events:
 
     def sums(parts: Array) -> Array:
         """Sums of `parts` from each place on, or of all before it."""
-        pieces = np.add.reduceat(np.append(parts, 0.0), np.append(0, cuts))  # between the cuts; first, before them all
+        pieces = np.add.reduceat(parts, np.append(0, cuts))  # between the cuts; first, before them all
         pieces[0] *= cuts[0] > 0  # an empty stretch counts its first element
         return (np.cumsum(pieces[:0:-1])[::-1] if calls else np.cumsum(pieces[:-1]))[where]
 
-    ratio, units = law.values / bins, law.units()
+    # No mass at one more place: a cut may be behind all.
+    ratio, units, masses = np.append(law.values / bins, 0.0), np.append(law.units(), 0.0), np.append(law.masses, 0.0)
     p_units = units * ratio
     ones, means, squares, products, fourth = map(sums, (units, p_units, units**2, units * p_units, p_units**2))
     # The differences below lose digits: allow for some.
@@ -512,7 +520,7 @@ def _events(law: SumLaw, bins: int, x: Array, *, calls: bool) -> _Events:
     far = np.abs(means - x * ones) + 1e-12 * (means + x * ones)
     room = np.minimum(law.noise * far, law.noise_norm * np.sqrt(near))
     q_room = np.minimum(law.noise * ones, law.noise_norm * np.sqrt(squares))
-    return _Events(sums(p_units * law.masses), sums(units * law.masses), room, q_room)
+    return _Events(sums(p_units * masses), sums(units * masses), room, q_room)
 
 
 def _call_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> Array:

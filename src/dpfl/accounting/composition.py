@@ -21,7 +21,7 @@ from scipy.signal import lfilter
 from scipy.special import erfcx
 
 from dpfl.accounting.loss_grids import UNIT, Cells, GridLaw, optimistic, pessimistic
-from dpfl.accounting.numerics import Array, binned, zero_between
+from dpfl.accounting.numerics import Array, wrapped_around, zero_between
 
 # Composition of privacy losses on an even grid, certified on both sides and exact at any delta.
 
@@ -313,10 +313,14 @@ def _spectrum(tilted: Sequence[_Tilted | _Mixed], size: int) -> tuple[NDArray[np
             ends = []
             for law in (each.low, each.high):
                 if last[0] is not law:  # neighbouring blends share a law
-                    last = law, np.asarray(rfft(_wrapped(law.masses, size), size))
+                    last = law, np.asarray(rfft(wrapped_around(law.masses, size), size))
                 ends.append(last[1][kept] * np.exp(-1j * _angles(kept, law.first, size)))
+            # What is between two ends is no larger than the larger one.
+            most = np.log(np.maximum(np.maximum(np.abs(ends[0]), np.abs(ends[1])), 1e-300))
+            alive = log_size + each.counts.sum() * most > _CUT_OFF
+            log_size, angle, share = (np.broadcast_to(part, alive.shape)[alive] for part in (log_size, angle, share))
+            kept, ends = kept[alive], [end[alive] for end in ends]
             change = ends[1] - ends[0]
-            log_size, angle, share = (np.broadcast_to(part, kept.shape).copy() for part in (log_size, angle, share))
             for chance, count in zip(each.shares, each.counts, strict=True):
                 one = ends[0] + chance * change
                 of_one = np.maximum(np.abs(one), 1e-300)
@@ -354,12 +358,7 @@ def _at(masses: Array, kept: NDArray[np.intp], size: int) -> NDArray[np.complex1
     """Return the masses' spectrum of `size` at some frequencies: the sums themselves, where these are few terms."""
     if kept.size * masses.size <= size:
         return np.exp(-1j * _angles(kept[:, None], np.arange(masses.size), size)) @ masses  # pyright: ignore[reportReturnType]
-    return np.asarray(rfft(_wrapped(masses, size), size))[kept]
-
-
-def _wrapped(masses: Array, size: int) -> Array:
-    """Return the masses, those beyond `size` places wrapped around."""
-    return binned(np.arange(masses.size) % size, masses, size) if masses.size > size else masses
+    return np.asarray(rfft(wrapped_around(masses, size), size))[kept]
 
 
 def _angles(kept: NDArray[np.intp], place: int | NDArray[np.intp], size: int) -> Array:
@@ -372,19 +371,20 @@ def _growths(tilted: Sequence[_Tilted | _Mixed], step: float) -> tuple[Array, Ar
 
     The deviation counts as one `step` at least.
     """
+    laws = {id(law): law for each in tilted for law in ((each,) if isinstance(each, _Tilted) else each[:2])}
+    moments = {key: _mean_and_variance(law, step) for key, law in laws.items()}  # neighbouring blends share a law
     variance = total = 0.0
     for each in tilted:
         if isinstance(each, _Tilted):
-            mean, spread = _mean_and_variance(each, step)
+            mean, spread = moments[id(each)]
             total, variance = total + each.steps * mean, variance + each.steps * spread
         else:
-            (low, spread_low), (high, spread_high) = (_mean_and_variance(law, step) for law in each[:2])
+            (low, spread_low), (high, spread_high) = (moments[id(law)] for law in each[:2])
             between = each.shares * (1 - each.shares) * (high - low) ** 2
             total += float(each.counts @ (low + each.shares * (high - low)))
             variance += float(each.counts @ (spread_low + each.shares * (spread_high - spread_low) + between))
     exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), step)
-    laws = (law for each in tilted for law in ((each,) if isinstance(each, _Tilted) else each[:2]))
-    longest = max(law.masses.size for law in laws)
+    longest = max(law.masses.size for law in laws.values())
     # e^(-exponent i step): a stretch of it, turned around for exponents above 0, serves every law.
     falls = np.exp(np.maximum(-exponents[:, None] * step * np.arange(longest), -745.0))
 
@@ -397,12 +397,13 @@ def _growths(tilted: Sequence[_Tilted | _Mixed], step: float) -> tuple[Array, Ar
         logs = np.log(np.maximum(down, 1e-320)), np.log(np.maximum(up, 1e-320))
         return np.array([logs[0] - exponents * ends[0], logs[1] + exponents * ends[1]])
 
+    ones = {key: of_one(law) for key, law in laws.items()}
     growths = np.zeros((2, exponents.size))
     for each in tilted:
         if isinstance(each, _Tilted):
-            growths += each.steps * of_one(each)
+            growths += each.steps * ones[id(each)]
         else:
-            low, high, shares = of_one(each.low)[..., None], of_one(each.high)[..., None], each.shares
+            low, high, shares = ones[id(each.low)][..., None], ones[id(each.high)][..., None], each.shares
             top = np.maximum(low, high)
             growths += (top + np.log((1 - shares) * np.exp(low - top) + shares * np.exp(high - top))) @ each.counts
     return exponents, growths, total

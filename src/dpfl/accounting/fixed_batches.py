@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dpfl.accounting.numerics import Array
 
 _CELLS, _ROUGH_CELLS = 100_000, 40_000
-_ENDS = np.geomspace(1e-12, 1e5, 400)
+_ENDS, _LOOKS = np.geomspace(1e-12, 1e5, 400), 50
 _THETA_ERROR = 1e-10
 _RARE = 1e-12
 
@@ -132,8 +132,11 @@ def pair_laws_above(
 
 def _law_of_profile(profile: Callable[[Array], Array], steps: int, delta: float, floor: float, places: int) -> GridLaw:
     """Return a law above a loss with this profile at losses >= 0, the same in both orders, and down to `floor`."""
-    beyond = profile(_ENDS) <= 1e-4 * delta / steps + floor
-    end = float(_ENDS[np.argmax(beyond)] if beyond.any() else _ENDS[-1])
+    little = 1e-4 * delta / steps + floor
+    last = min(int(np.searchsorted(-profile(_ENDS), -little)), _ENDS.size - 1)
+    # Looked at once more between two of them: in steps of these the grid, and epsilon with it, would jump.
+    ends = np.geomspace(_ENDS[max(last - 1, 0)], _ENDS[last], _LOOKS)
+    end = float(ends[min(int(np.searchsorted(-profile(ends), -little)), _LOOKS - 1)])
     coarse = end * np.append(0.0, np.geomspace(1e-7, 1, 2000))
     # The variance of the loss, from its profile: E loss^2 is about twice the integral of both orders'.
     at = profile(coarse)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import NamedTuple, cast
 
 from scipy.special import ndtri
@@ -30,6 +29,8 @@ TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
 _JUMP = 30.0  # a steeper curve at the ends of a narrow bracket is a jump
 _STALLED = 0.5  # a look that leaves a larger share of the least distance so far is followed by halving
+_ROUGHLY = 2e-3
+"""How near to the target a search by rough answers ends, relative to it: they are about as far off themselves."""
 _STEEPNESS = 1.3
 """Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
 
@@ -47,24 +48,27 @@ def corrected_search(spent: Callable[..., float], target: float, enough: float, 
 
     Source: the secant rule.
     """
-    rough = partial(spent, rough=True)
-    start = search(rough, target, enough, likely, tolerance=1e-3, longest=0.7)
+    looks: dict[float, float] = {}
+
+    def rough(noise: float) -> float:
+        looks[math.log(noise)] = value = spent(noise, rough=True)
+        return value
+
+    start = search(rough, target * (1 + _ROUGHLY), enough, likely, tolerance=2 * _ROUGHLY, longest=0.7)
     if start <= LEAST_NOISE:
         return search(spent, target, enough, likely)
     highest = math.log(enough)
     here = min(math.log(start), highest - 1e-3)
 
-    def excess(x: float, spent: Callable[[float], float] = spent) -> float:
+    def excess(x: float) -> float:
         value = spent(math.exp(x))
         return math.log(value / target) if value > 0 else -math.inf
 
-    slope = (excess(here + 1e-3, rough) - excess(here, rough)) / 1e-3
-    likely_one = -16 * _STEEPNESS <= slope <= -_STEEPNESS / 4  # rough answers may be uneven
     try:
         found = least_noise(
             excess,
             here,
-            slope=slope if likely_one else -2 * _STEEPNESS,
+            slope=_slope(looks, here),
             room=TOLERANCE,
             longest=0.05,
             low=math.log(LEAST_NOISE),
@@ -75,6 +79,16 @@ def corrected_search(spent: Callable[..., float], target: float, enough: float, 
     except ZeroDivisionError:  # two looks at one place: a jump between neighbouring floats
         return search(spent, target, enough, likely)
     return no_less(spent, target, enough) if found is None else math.exp(found)  # None: enough but for rounding
+
+
+def _slope(looks: dict[float, float], here: float) -> float:
+    """Return the slope of ln epsilon between the two looks, epsilon by ln noise, that are nearest to `here`."""
+    points = sorted((abs(x - here), x, value) for x, value in looks.items() if 0 < value < math.inf)[:2]
+    if len(points) < 2:
+        return -2 * _STEEPNESS
+    (_, x, value), (_, other, of_other) = points
+    slope = math.log(value / of_other) / (x - other)
+    return slope if -16 * _STEEPNESS <= slope <= -_STEEPNESS / 4 else -2 * _STEEPNESS  # rough answers may be uneven
 
 
 def search(
@@ -113,15 +127,15 @@ def search(
             points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:3]
         if high - low < (1e-7 if ends[0] < (1 + _JUMP * narrow) * ends[1] else narrow):
             break
-        there = _next([] if stalled and low > -math.inf else points, low, high, step)
+        there = _next([] if stalled and low > -math.inf else points, low, high, step, tolerance)
         here = max(min(max(there, here - longest), here + longest), least)
         step *= 2
     return no_less(spent, target, enough) if best is None else best
 
 
-def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:
+def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float, tolerance: float) -> float:
     """Return where to look next: by a curve through the nearest points if that is inside, else by halving."""
-    aim = math.log1p(-TOLERANCE / 2)
+    aim = math.log1p(-tolerance / 2)
     least = low if math.isfinite(low) else high - 8
     for count in range(len(points), 0, -1):
         guess = _through(points[:count], aim)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dpfl.accounting.composition import LossSearch
+from dpfl.accounting import composition, schedules
 from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.sampler_accountants import (
     NEVER_USED,
@@ -25,7 +25,6 @@ from dpfl.accounting.sampler_accountants import (
     unamplified,
 )
 from dpfl.accounting.samplers import FullBatch
-from dpfl.accounting.schedules import between_nodes, in_schedules
 from dpfl.accounting.zero_concentrated import ZeroConcentrated, zcdp_bound
 
 _LOOSE = 2e-3  # share of epsilon from which on the parts are looked at one by one
@@ -151,9 +150,11 @@ def _interval(
     return lowest, highest
 
 
-def loss_search(sources: Sequence[PhaseSource], order: int, delta: float) -> LossSearch:
+def loss_search(sources: Sequence[PhaseSource], order: int, delta: float) -> composition.LossSearch:
     """Return the search for epsilon of all sources, in that order of their pairs. Source: zhu2022 (composition)."""
     together = sum(source.steps for source in sources)
-    plain, steps = in_schedules(sources)
+    plain, steps = schedules.in_schedules(sources)
     parts = [source.part(order, delta, together) for source in plain]
-    return LossSearch(parts, delta, between_nodes(steps, ("remove", "add")[order], delta, together))
+    tolerance = composition.TOLERANCE if plain else schedules.TOLERANCE
+    between = schedules.between_nodes(steps, ("remove", "add")[order], delta, together)
+    return composition.LossSearch(parts, delta, between, tolerance)

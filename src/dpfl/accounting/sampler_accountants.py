@@ -687,11 +687,14 @@ class _BallsInBins(_Epochs[BallsInBins]):
 def in_two_moves(remove: Callable[[float], float], add: Callable[[float], float], delta: float) -> float:
     """Return the epsilon at `delta` of a removal, then an addition: the least over some shares of it.
 
-    `remove` and `add` answer epsilon at a delta. Source: derived, the triangle of the hockey-stick divergence.
+    `remove` and `add` answer epsilon at a delta. Their sum falls, then rises in the share, so only one of the outer
+    shares is looked at. Source: derived, the triangle of the hockey-stick divergence.
     """
-    epsilon = math.inf
-    for share in SHARES:
+
+    def spent(share: float) -> float:
         first = remove(share * delta)
-        if first < 600:
-            epsilon = min(epsilon, first + add(max((1 - share) * delta * math.exp(-first), 1e-300)))
-    return epsilon
+        return first + add(max((1 - share) * delta * math.exp(-first), 1e-300)) if first < 600 else math.inf
+
+    least, less, more, most = SHARES
+    inner = spent(less), spent(more)
+    return min(*inner, spent(least if inner[0] < inner[1] else most))

@@ -10,7 +10,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
@@ -140,8 +140,8 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Verdicts: paper, claim, of (the claim that it is a part of, or itself), text (the sentence with its source),
     settings (where the paper says it, and what was run instead), our_question (by us), verdict, reason (a sentence),
-    cases, hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS, scope, kind, margin,
-    unit, alpha, level, because, settled_by, places (what its function read, as "tables/errata figures/price").
+    cases, the fields of `Counts`, case (the deciding one) with NUMBERS, scope, kind, margin, unit, alpha, level,
+    because, settled_by, places (what its function read, as "tables/errata figures/price").
     Evidence: paper, claim, case, status, NUMBERS, within (the range that the claim allows, in words), stand_in; the
     deciding case first.
 
@@ -241,7 +241,6 @@ def _judgement(paper: str, key: str, claim: Mapping[str, Any], results: Results)
 
 def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judgement) -> dict[str, Any]:
     rule = rule_of(claim)
-    counts = {name: judgement.count(status) for name, status in _COUNTS.items()}
     decided = [each for each in judgement.cases if each.status is not Status.BESIDE]
     numbers = _case_row(decided[0], rule) if decided else dict.fromkeys(NUMBERS, math.nan) | {"case": "", "n": 0}
     return {
@@ -253,9 +252,8 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "our_question": bool(claim.get("our_question", False)),
         "verdict": str(judgement.verdict),
         "reason": judgement.reason,
-        "cases": sum(counts.values()),
-        **counts,
-        "missing": judgement.missing,
+        "cases": judgement.counts.judged,
+        **asdict(judgement.counts),
         "case": numbers["case"],
         **{name: numbers[name] for name in NUMBERS},
         "scope": str(rule.scope),
@@ -282,14 +280,6 @@ ANSWERS = {Verdict.AS_STATED: "yes", Verdict.WEAKER: "in part", Verdict.REFUTED:
 def answer(verdict: Verdict, our_question: bool) -> str:
     """Return a verdict in words: on a claim of the paper, or on a question of ours."""
     return ANSWERS.get(verdict, str(verdict)) if our_question else str(verdict)
-
-
-_COUNTS = {
-    "hold": Status.HOLDS,
-    "within_margin": Status.WITHIN_MARGIN,
-    "fail": Status.FAILS,
-    "open": Status.OPEN,
-}
 
 
 def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:

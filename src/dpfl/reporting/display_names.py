@@ -22,21 +22,33 @@ _GREEK_SYMBOLS = {
     "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ", "Phi": "Φ", "Psi": "Ψ", "Renyi": "Rényi",
 }  # fmt: skip
 _NAMED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})\b")
-_SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")
+_SQUARE = re.compile(r"(?<=[\w)|])\^2(?![\w(]|\.\d)")
 _POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e([+-]?)0*(\d+)\b")
 _INDEXED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})_([0tijr])\b")
+_BY_LETTER = re.compile(rf"\b([A-Z]|sum|{'|'.join(_GREEK_SYMBOLS)})_({'|'.join(_GREEK_SYMBOLS)})\b")
 _INDICES = str.maketrans("0tijr", "₀ₜᵢⱼᵣ")
 _SIGNS = {">=": "≥", "<=": "≤", "<~": "≲", "->": "→", "sqrt(": "√(", "Omega~": "Ω̃", "O~": "Õ"}
 _SIGN = re.compile(r"(?<![<>=!-])(?:>=|<=|<~|->)(?![=>-])|(?<![\w.])(?:sqrt\(|Omega~|O~)")
+_MINUS = re.compile(r"(?<![\w.)\]}^=/'\"-])-(?=\.?\d)|(?<=[\w)\]|²] )-(?= [\w(\[|√])")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def with_greek_symbols(text: str) -> str:
-    """Return a text with every Greek letter as its sign, roots, relations, squares and powers of ten as such:
-    "sqrt(epsilon_0) >= 1e-5" is "√(ε₀) ≥ 10⁻⁵"; names of code, as beta_1, stay."""
+    """Return a text with every Greek letter as its sign, roots, relations, squares, powers of ten and minus signs as
+    such: "sqrt(epsilon_0) >= 1e-5" is "√(ε₀) ≥ 10⁻⁵"; names of code, as beta_1, stay."""
     text = _SIGN.sub(lambda found: _SIGNS[found[0]], text)
+    text = _BY_LETTER.sub(lambda found: f"{_GREEK_SYMBOLS.get(found[1], found[1])}_{_GREEK_SYMBOLS[found[2]]}", text)
     text = _INDEXED.sub(lambda found: _GREEK_SYMBOLS[found[1]] + found[2].translate(_INDICES), text)
-    return _POWER.sub(_power, _SQUARE.sub("²", _NAMED.sub(lambda found: _GREEK_SYMBOLS[found[0]], text)))
+    text = _POWER.sub(_power, _SQUARE.sub("²", _NAMED.sub(lambda found: _GREEK_SYMBOLS[found[0]], text)))
+    return with_minus_signs(text)
+
+
+def with_minus_signs(text: str) -> str:
+    """Return a text with a minus sign for each hyphen before a number, or with spaces around it in a formula.
+
+    The hyphens of names ("CIFAR-10"), ranges ("2-4"), options and conditions ("low=-1") stay.
+    """
+    return _MINUS.sub("\N{MINUS SIGN}", text)
 
 
 def _power(found: re.Match[str]) -> str:

@@ -35,8 +35,8 @@ half" is the least share that can be called "mostly". Weaker than stated does no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -258,13 +258,127 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Numbers of cases behind a verdict, and the sentences that are made from them.
+
+    `hold`, `within_margin`, `fail` and `open` count the judged cases by status; `missing` were not run. `single` of the
+    open ones have a single run. Of the cases that do not fail, `fail_alone` would if each were tested alone, and
+    `short` miss the claim by more than chance, also tested alone. The claims' table has a column for each.
+    """
+
+    hold: int = 0
+    within_margin: int = 0
+    fail: int = 0
+    open: int = 0
+    missing: int = 0
+    single: int = 0
+    fail_alone: int = 0
+    short: int = 0
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Counts:
+        """Return the counts in a row of the claims' table."""
+        return cls(**{each.name: int(row[each.name]) for each in fields(cls)})
+
+    @property
+    def judged(self) -> int:
+        """Cases that were judged."""
+        return self.hold + self.within_margin + self.fail + self.open
+
+    @property
+    def total(self) -> int:
+        """Cases that the claim covers: judged or not run."""
+        return self.judged + self.missing
+
+    def sentence(self, margin: str) -> str:
+        """Say how many cases show the claim, how many contradict it, and what the others are; counterexamples first.
+
+        The first sentence is the plain one, the others are its statistics. `margin` is that of the claim, in words.
+        """
+        if self.hold == self.judged:
+            return f"Shown in {self.all_judged()}."
+        if self.judged == 1:
+            single = " It has a single run on at least one side, which no test can judge." if self.single else ""
+            return f"Its only case {'contradicts' if self.fail else 'does not decide'} it.{single}"
+        if self.fail == self.judged:
+            return f"{self.all_judged().capitalize()} contradict it."
+        more = [self._alone()] if self.fail_alone else []
+        if self.short > self.fail_alone:
+            more.append(f"{self._falls_short()}.")
+        return " ".join([f"{self._outcome()}{self._others(margin)}.", *more])
+
+    def why_undecided(self) -> str:
+        """Say why the claim is undecided in two or three short sentences; "" if it has fewer than two cases.
+
+        For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
+        judge." A case that misses the claim, but contradicts it neither by the margin nor beside the others, is named:
+        its interval alone looks like a contradiction.
+        """
+        if self.judged < 2:
+            return ""
+        hold, fail = self.hold or "none", self.fail or "none"
+        shows, contradicts = "shows" if self.hold <= 1 else "show", "contradicts" if self.fail <= 1 else "contradict"
+        said = f"{str(hold).capitalize()} of the {self.judged} cases {shows} it and {fail} {contradicts} it."
+        if 2 * self.single > self.judged:
+            said += " Most have a single run, which no test can judge."
+        if self.fail_alone:
+            return f"{said} {self._alone()}"
+        return f"{said} {self._falls_short()}, but perhaps by less than the margin." if self.short else said
+
+    def all_judged(self) -> str:
+        """Return "all N cases", "both cases" or "its only case"."""
+        return {1: "its only case", 2: "both cases"}.get(self.judged, f"all {self.judged} cases")
+
+    def _outcome(self) -> str:
+        """Say how many cases show the claim and how many contradict it, and by which test if none does."""
+        verb = "shows" if self.hold == 1 else "show"
+        if self.fail:
+            shown = f"; {self.hold} {verb} it" if self.hold else "; none shows it"
+            contradicts = "contradicts" if self.fail == 1 else "contradict"
+            return f"{self.fail} of {self.judged} cases {contradicts} it{shown}"
+        together = f" once all {self.judged} are considered together" if self.fail_alone else ""
+        return f"{self.hold} of {self.judged} cases {verb} it and 0 contradict it{together}"
+
+    def _others(self, margin: str) -> str:
+        """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
+        kinds = {
+            f"{'comes' if self.within_margin == 1 else 'come'} within {margin} of it": self.within_margin,
+            f"{'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge": (
+                self.single
+            ),
+            "cannot tell": self.open - self.single,
+        }
+        others = "; ".join(f"{count} {words}" for words, count in kinds.items() if count)
+        return f"; {others}" if others else ""
+
+    def _alone(self) -> str:
+        """Say how many cases would contradict the claim if each were tested alone."""
+        also = " also" if self.fail else ""
+        return f"Tested alone, {_count(self.fail_alone, 'case')} would{also} contradict it."
+
+    def _falls_short(self) -> str:
+        """Say in how many cases the number misses the claim by more than chance, without the full stop."""
+        return f"In {_count(self.short, 'case')} it falls short by more than chance"
+
+
+def _count(number: int, thing: str) -> str:
+    """Return a number of things: "1 case", "2 cases"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+@dataclass(frozen=True)
 class Judgement:
-    """A verdict, its reason in a sentence, and the judged cases, the deciding one first."""
+    """A verdict, its reason in a sentence, the judged cases, the deciding one first, and the counts behind it."""
 
     verdict: Verdict
     reason: str
     cases: list[Judged] = field(default_factory=list)
-    missing: int = 0
+    counts: Counts = Counts()
+
+    @property
+    def missing(self) -> int:
+        """Cases that the claim covers and that were not run."""
+        return self.counts.missing
 
     def count(self, status: Status) -> int:
         """Return how many cases have a status."""
@@ -299,14 +413,14 @@ def judge(evidence: ClaimEvidence, rule: Rule) -> Judgement:
     real = [case for case in evidence.cases if not case.stand_in]
     beside = [Judged(case, Status.BESIDE) for case in evidence.beside]
     if not evidence.cases:
-        return Judgement(Verdict.NOT_RUN, evidence.absent, beside, evidence.missing)
+        return Judgement(Verdict.NOT_RUN, evidence.absent, beside, Counts(missing=evidence.missing))
     if not real:
         names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
         there = _judge(evidence.cases, evidence.missing, rule)
         would_be = "" if there.verdict is Verdict.UNDECIDED else f" On these data the claim would be '{there.verdict}'."
         reason = f"It was run on stand-in data only ({names}), so there is no verdict.{would_be}"
         shown = [replace(each, status=Status.STAND_IN) for each in there.cases]
-        return Judgement(Verdict.UNDECIDED, reason, [*shown, *beside], evidence.missing)
+        return Judgement(Verdict.UNDECIDED, reason, [*shown, *beside], Counts(missing=evidence.missing))
     aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
     made = _judge(real, evidence.missing + len(aside), rule)
     return replace(made, cases=[*made.cases, *aside, *beside])
@@ -316,16 +430,13 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     """Return the verdict on cases that all count."""
     tests = _Tests(cases, rule, missing)
     statuses = tests.statuses()
-    spared = np.array([each is not Status.FAILS for each in statuses]) & ~tests.computed
-    alone, short = (int((spared & (each < ALPHA)).sum()) for each in (tests.fails, tests.misses))
-    single, margin = sum(case.n == 1 for case in cases), rule.margin_in_words(cases)
-    tally = _Tally(statuses, missing, single=single, alone=alone, short=short, margin=margin)
+    counts = tests.counts(statuses)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
-    verdict, reason, decisive = decide(tests, tally)
+    verdict, reason, decisive = decide(tests, statuses, counts)
     order = dict.fromkeys([tests.foremost(decisive), *tests.order(statuses)])
     if missing and verdict is not Verdict.REFUTED:
         reason = f"{reason} {missing} more {'case was' if missing == 1 else 'cases were'} not run."
-    return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], missing)
+    return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], counts)
 
 
 class _Tests:
@@ -333,6 +444,7 @@ class _Tests:
 
     def __init__(self, cases: list[Case], rule: Rule, missing: int) -> None:
         self.cases, self.rule, self.missing = cases, rule, missing
+        self.margin = rule.margin_in_words(cases)
         self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
         self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
@@ -361,6 +473,20 @@ class _Tests:
             else:
                 made.append(Status.OPEN)
         return made
+
+    def counts(self, statuses: list[Status]) -> Counts:
+        """Return the counts of the cases with these statuses."""
+        spared = np.array([each is not Status.FAILS for each in statuses]) & ~self.computed
+        return Counts(
+            hold=statuses.count(Status.HOLDS),
+            within_margin=statuses.count(Status.WITHIN_MARGIN),
+            fail=statuses.count(Status.FAILS),
+            open=statuses.count(Status.OPEN),
+            missing=self.missing,
+            single=sum(each is Status.OPEN and case.n == 1 for each, case in zip(statuses, self.cases, strict=True)),
+            fail_alone=int((spared & (self.fails < ALPHA)).sum()),
+            short=int((spared & (self.misses < ALPHA)).sum()),
+        )
 
     def foremost(self, decisive: tuple[np.ndarray, bool]) -> int:
         """Return the case with the smallest value of a list (or the largest), one without a value only if none has any.
@@ -395,109 +521,45 @@ class _Tests:
         return Judged(self.cases[index], status, float(raw[index]), float(adjusted[index]))
 
 
-class _Tally:
-    """Numbers of cases: by status, of a `single` run, `total` with those not run; of those that do not fail, how many
-    would if tested `alone`, and how many fall `short` of the claim by more than chance. `margin` is that of the claim,
-    in words."""
-
-    def __init__(
-        self, statuses: list[Status], missing: int, *, single: int, alone: int, short: int, margin: str
-    ) -> None:
-        self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
-        self.single, self.alone, self.short, self.margin = single, alone, short, margin
-        self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
-        self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
-
-    def sentence(self) -> str:
-        """Say how many cases show the claim, how many contradict it, and what the others are; counterexamples first.
-
-        The first sentence is the plain one, the others are its statistics.
-        """
-        if self.holds == self.ran:
-            return f"Shown in {self.all_cases()}."
-        if self.ran == 1:
-            alone = " It has a single run on at least one side, which no test can judge." if self.single else ""
-            return f"Its only case {'contradicts' if self.fails else 'does not decide'} it.{alone}"
-        if self.fails == self.ran:
-            return f"{self.all_cases().capitalize()} contradict it."
-        more = []
-        if self.alone:
-            also = " also" if self.fails else ""
-            more.append(f"Tested alone, {_count(self.alone, 'case')} would{also} contradict it.")
-        if self.short > self.alone:
-            more.append(f"In {_count(self.short, 'case')} it falls short by more than chance.")
-        return " ".join([f"{self._outcome()}{self._others()}.", *more])
-
-    def _outcome(self) -> str:
-        """Say how many cases show the claim and how many contradict it, and by which test if none does."""
-        if self.fails:
-            shown = f"; {self.holds} {'shows' if self.holds == 1 else 'show'} it" if self.holds else "; none shows it"
-            return f"{self.fails} of {self.ran} cases {'contradicts' if self.fails == 1 else 'contradict'} it{shown}"
-        together = f" once all {self.ran} are considered together" if self.alone else ""
-        verb = "shows" if self.holds == 1 else "show"
-        return f"{self.holds} of {self.ran} cases {verb} it and 0 contradict it{together}"
-
-    def _others(self) -> str:
-        """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
-        within = self.near - self.holds
-        kinds = {
-            f"{'comes' if within == 1 else 'come'} within {self.margin} of it": within,
-            f"{'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge": (
-                self.single
-            ),
-            "cannot tell": self.ran - self.near - self.fails - self.single,
-        }
-        others = "; ".join(f"{count} {words}" for words, count in kinds.items() if count)
-        return f"; {others}" if others else ""
-
-    def all_cases(self) -> str:
-        """Return "all N cases", "both cases" or "its only case"."""
-        return {1: "its only case", 2: "both cases"}.get(self.ran, f"all {self.ran} cases")
-
-
-def _count(number: int, thing: str) -> str:
-    """Return a number of things: "1 case", "2 cases"."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
 Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]  # the last: p-values, and whether the smallest decides
 
 
-def _for_all(tests: _Tests, tally: _Tally) -> Decision:
+def _for_all(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision:
     """Decide a claim for all."""
-    weakest = (tests.holds, False)
-    if tally.fails:
-        suffices = " One counterexample suffices." if tally.fails == 1 < tally.ran else ""
-        return Verdict.REFUTED, f"{tally.sentence()}{suffices}", (tests.fails_adjusted, True)
-    if tally.holds == tally.total:
-        return Verdict.AS_STATED, tally.sentence(), weakest
-    if (tally.near == tally.total and tests.all_within) or 2 * tally.holds > tally.total:
-        return Verdict.WEAKER, tally.sentence(), weakest
-    return Verdict.UNDECIDED, tally.sentence(), weakest
+    weakest, said = (tests.holds, False), counts.sentence(tests.margin)
+    if counts.fail:
+        suffices = " One counterexample suffices." if counts.fail == 1 < counts.total else ""
+        return Verdict.REFUTED, f"{said}{suffices}", (tests.fails_adjusted, True)
+    if counts.hold == counts.total:
+        return Verdict.AS_STATED, said, weakest
+    near = counts.hold + counts.within_margin
+    if (near == counts.total and tests.all_within) or 2 * counts.hold > counts.total:
+        return Verdict.WEAKER, said, weakest
+    return Verdict.UNDECIDED, said, weakest
 
 
-def _exists(tests: _Tests, tally: _Tally) -> Decision:
+def _exists(tests: _Tests, statuses: list[Status], counts: Counts) -> Decision:
     """Decide a claim of "may" or "can"."""
     strongest = (tests.holds_adjusted, True)
-    shown = f"Shown in {tally.holds} of {tally.ran} cases"
+    shown = f"Shown in {counts.hold} of {counts.judged} cases"
     below = tests.fails < ALPHA
-    if any(each is Status.HOLDS and not small for each, small in zip(tally.statuses, below, strict=True)):
+    if any(each is Status.HOLDS and not small for each, small in zip(statuses, below, strict=True)):
         return Verdict.AS_STATED, f"{shown}; one is enough.", strongest
-    if tally.holds:
-        return Verdict.WEAKER, f"{shown}, but by less than {tally.margin}.", strongest
-    if tally.ran == tally.total and bool(below.all()):
-        shown = f"{tally.all_cases().capitalize()} contradict{'s' if tally.ran == 1 else ''} it."
-        return Verdict.REFUTED, shown, (tests.fails, False)
-    return Verdict.UNDECIDED, tally.sentence(), strongest
+    if counts.hold:
+        return Verdict.WEAKER, f"{shown}, but by less than {tests.margin}.", strongest
+    if not counts.missing and bool(below.all()):
+        said = f"{counts.all_judged().capitalize()} contradict{'s' if counts.judged == 1 else ''} it."
+        return Verdict.REFUTED, said, (tests.fails, False)
+    return Verdict.UNDECIDED, counts.sentence(tests.margin), strongest
 
 
-def _in_experiments(tests: _Tests, tally: _Tally) -> Decision:
+def _in_experiments(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision:
     """Decide a claim about experiments taken together."""
-    weakest, worst = (tests.holds, False), (tests.fails_adjusted, True)
-    if 2 * tally.fails > tally.total:
-        return Verdict.REFUTED, tally.sentence(), worst
-    if 2 * tally.holds > tally.total and not tally.fails:
-        return Verdict.AS_STATED, tally.sentence(), weakest
-    if tally.holds and tally.fails:
-        return Verdict.WEAKER, tally.sentence(), worst
-    return Verdict.UNDECIDED, tally.sentence(), worst if tally.fails else weakest
+    weakest, worst, said = (tests.holds, False), (tests.fails_adjusted, True), counts.sentence(tests.margin)
+    if 2 * counts.fail > counts.total:
+        return Verdict.REFUTED, said, worst
+    if 2 * counts.hold > counts.total and not counts.fail:
+        return Verdict.AS_STATED, said, weakest
+    if counts.hold and counts.fail:
+        return Verdict.WEAKER, said, worst
+    return Verdict.UNDECIDED, said, worst if counts.fail else weakest

@@ -94,7 +94,6 @@ _MESSAGE_LETTER = 0.092
 """Inches of a letter of a message, on average."""
 _MESSAGE_LINE = 0.2
 """Inches of a line of a message; the figure becomes as much higher."""
-_MINUS = re.compile(r"(?<!\w)-(?=\d)")
 _MESSAGE = {"size": 11, "weight": "bold"}
 
 
@@ -103,7 +102,7 @@ def headline(figure: Figure, message: str) -> None:
 
     The legend moves to the left, where the message begins.
     """
-    text = _MINUS.sub("\N{MINUS SIGN}", _wrapped(figure, message, _MESSAGE_LETTER))
+    text = _wrapped(figure, message, _MESSAGE_LETTER)
     figure.set_figheight(figure.get_figheight() + _MESSAGE_LINE * len(text.splitlines()))
     if text and figure.legends:
         legend = figure.legends[0]

@@ -74,18 +74,33 @@ def test_points_line_and_print_are_the_runs_their_medians_and_the_published_valu
 def test_leads_are_over_the_best_other_split_and_counted(as_runs, rows_of_runs, tmp_path):
     # Read off the printed tables: 7 of 24 private columns have a better split than (1, 20).
     nothing = split_cells(Results(tmp_path / "none"))
-    assert leads_message(nothing) == "One local epoch a round is the best split in 17 of 24 published private columns"
+    assert leads_message(nothing) == "One local epoch a round is best in 17 of 24 published private columns"
     runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == 2.93", range(3))
     runs.loc[runs["local_epochs"] == 20, "accuracy_pct"] = 99.0
     data = split_cells(as_runs(runs))
-    assert leads_message(data).endswith("published private columns, and has the higher mean in 0 of 1 of ours")
+    assert leads_message(data).endswith("published private columns, and in 0 of 1 of ours")
     figure = draw_leads(data)
     [axis] = figure.axes
-    ours, published = axis.containers[0].lines[0], axis.get_lines()[-1]
+    ours, published = axis.containers[0].lines[0], axis.get_lines()[-2]  # the last is the circle
     assert ours.get_ydata()[0] == pytest.approx(93.86 - 99.0)
     assert published.get_ydata()[0] == pytest.approx(93.86 - 92.63)
-    assert axis.get_yscale() == "symlog" and "mean over 3 seeds" in figure.get_supxlabel()
+    assert axis.get_yscale() == "linear" and "mean over 3 seeds" in figure.get_supxlabel()
     plt.close(figure)
+
+
+def test_the_published_column_that_decides_the_claim_is_circled_and_named(tmp_path):
+    """It is the counterexample of one_local_epoch_printed."""
+    data = split_cells(Results(tmp_path))
+    figure = draw_leads(data)
+    [axis] = figure.axes
+    [label] = axis.texts
+    assert label.get_text() == (
+        "counterexample: -0.74, the claim needs at least 0\n(published, ScatterNet + linear, CIFAR-10, ε = 3)"
+    )
+    assert axis.get_lines()[-1].get_ydata()[0] == label.xy[1] == pytest.approx(-0.74)
+    whole = draw_leads(data.assign(published_accuracy_pct=data["published_accuracy_pct"] - data["local_epochs"]))
+    assert not whole.axes[0].texts, "every column is led by one epoch"
+    plt.close("all")
 
 
 def test_another_dataset_is_left_out_of_cells_and_runs_alike(as_runs, rows_of_runs):

@@ -159,6 +159,8 @@ def test_runs_of_a_study_are_in_no_published_cell(as_runs, rows_of_runs):
         assert measured["runs"].max() == 1 and (measured["difference_pct"].dropna().abs() < 1e-9).all()
     measured = measured_cells(as_runs(published.drop(columns="study")), 2)
     assert measured["runs"].sum() == 18  # a configuration without a study has no such column
+    measured = measured_cells(as_runs(study), 2)
+    assert (measured["runs"].max(), measured["diverged"].max()) == (0, 0)  # a configuration of nothing else
 
 
 def test_studies_choose_runs(as_runs, rows_of_runs):

@@ -66,7 +66,7 @@ def test_a_seed_without_all_three_samplers_is_left_out(as_runs, rows_of_runs):
 def test_one_seed_is_said_beside_its_numbers(as_runs, rows_of_runs):
     cells = sampling_cells(as_runs(*three(rows_of_runs, seeds=[0])))
     note = TABLES["sampling"].page(cells).notes[0]
-    assert "±" not in note and " (one seed, so that we cannot tell these changes from 0; mean over all splits" in note
+    assert "±" not in note and " With one seed we cannot tell these changes from 0." in note
     assert sampling_message(cells).endswith(" at the same noise (one seed)")
 
 
@@ -78,12 +78,12 @@ def test_published_runs_belong_to_no_sampler(as_runs, rows_of_runs):
 def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs):
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
-        "MNIST, ScatterNet + linear, noise for ε = 2.93 by the authors' accountant for Poisson batches, which their "
-        "code draws: shuffled epochs spend an ε of at least 12.77 and at most 28.10. Compared with shuffled epochs, "
-        "accuracy changes by "
-        "-0.10 ± 0.00 points with Poisson batches (ε proven to be at most 2.642) and by "
+        "MNIST, ScatterNet + linear, noise for ε = 2.93 by the authors' accountant for Poisson batches. Shuffled "
+        "epochs spend an ε of at least 12.77 and at most 28.10; Poisson batches at most 2.642 and balls-in-bins "
+        "batches at most "
     )
-    assert " (4 seeds; ± is a 95 % interval; mean over all splits" in page.notes[0]
+    assert " Compared with shuffled epochs, accuracy changes by -0.10 ± 0.00 points with Poisson b" in page.notes[0]
+    assert page.notes[0].endswith(" and R rounds. 4 seeds; ± is a 95 % interval.")
     first = page.body.iloc[0]
     assert tuple(first[["ε claimed", "ε proven", "ε at least", "Claim"]]) == ("2.93", "28.10", "12.77", "refuted")
     assert set(page.body.loc[page.body["Batches"] != "shuffled epochs", "Claim"]) == {"proven"}

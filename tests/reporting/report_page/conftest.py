@@ -1,6 +1,7 @@
 import json
 import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ from dpfl.grid import configuration
 from dpfl.papers.bhaskar2025.published_cells import measured_cells
 from dpfl.reporting import claims, figures, tables
 from dpfl.reporting.results import Results, read_csv, write_table
+from dpfl.reporting.rules import Counts
 
 HOSTILE = "<script>document.title = 'owned'</script> & \"quoted\" | _x_"
 """Text as a stranger's record could have it."""
@@ -77,9 +79,8 @@ def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         about |= {
             "reason": HOSTILE if number == 1 else "Shown in 1 of 2 cases; 1 contradicts it.",
             "cases": 2,
-            "hold": 1,
         }
-        about |= {"within_margin": 0, "fail": 1, "open": 0, "missing": 0, "case": f"case {number}", **numbers}
+        about |= asdict(Counts(hold=1, fail=1)) | {"case": f"case {number}", **numbers}
         about |= {"scope": "for all", "kind": "difference", "margin": 0.0, "unit": "points", "alpha": 0.05}
         about |= {"level": 0.95, "because": "It is said of all.", "settled_by": "a comparison"}
         places = "tables/errata figures/figure_2" if paper == "asoodeh2020" else "tables/table_2"

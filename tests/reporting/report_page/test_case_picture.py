@@ -16,8 +16,8 @@ def cases(*rows):
     return table.assign(case=[f"case {number}" for number in range(len(rows))])
 
 
-def drawn(*rows, our_question=False):
-    return case_picture(cases(*rows), "points", str, our_question=our_question)
+def drawn(*rows, our_question=False, marked=""):
+    return case_picture(cases(*rows), "points", str, our_question=our_question, marked=marked)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,20 @@ def test_few_cases_are_named_in_their_order_and_many_are_sorted():
     assert {line.name for line in many.lines} == {""} and "sorted" in many.caption
     assert [line.x for line in many.lines] == sorted((line.x for line in many.lines), reverse=True)
     assert [line.y for line in many.lines] == sorted(line.y for line in many.lines) and many.lines[-1].y < many.height
+
+
+@pytest.mark.parametrize("count", [2, MOST_NAMED + 1])
+def test_the_marked_case_alone_has_a_label_and_room_for_it(count):
+    rows = [("fails" if number == 1 else "holds", float(number - 2), math.nan, math.nan, "above 0, margin 1")
+            for number in range(count)]  # fmt: skip
+    plain, marked = drawn(*rows), drawn(*rows, marked="case 1")
+    assert {line.label for line in plain.lines} == {""}
+    assert [line.label for line in marked.lines if line.label] == ["counterexample: −1; the claim needs above 0"]
+    place = next(index for index, line in enumerate(marked.lines) if line.label)
+    moved = [after.y - before.y for after, before in zip(marked.lines, plain.lines, strict=True)]
+    assert moved == pytest.approx([0] * place + [18] * (count - place)) and marked.height == plain.height + 18
+    asked = drawn(*rows, our_question=True, marked="case 1")
+    assert [line.label for line in asked.lines if line.label] == ["deciding case: −1; a yes needs above 0"]
 
 
 def test_numbers_over_many_decades_have_a_logarithmic_axis():

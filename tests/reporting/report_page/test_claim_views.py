@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -8,6 +9,7 @@ from dpfl.provenance.trace import conditions, rows_where
 from dpfl.reporting.report_page.claim_views import (
     ANSWERS,
     STYLES,
+    Trace,
     case_name,
     claim_views,
     claimed_words,
@@ -16,7 +18,6 @@ from dpfl.reporting.report_page.claim_views import (
     shown_by,
     tally,
     trace_of,
-    undecided_in_short,
 )
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import html
@@ -24,6 +25,7 @@ from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Status, Verdict
 
 WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
+EVIDENCE = "claims/asoodeh2020_evidence.csv"
 ROW = {"case": "k = 10", "estimate": 1.25, "low": 0.5, "high": 2.0, "n": 10, "adjusted_p": 0.002, "unit": "points"}
 ROW |= {"target": 0.0, "our_question": False}
 
@@ -91,41 +93,6 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""
 
 
-@pytest.mark.parametrize(
-    ("hold", "fail", "single", "said"),
-    [
-        (
-            0,
-            0,
-            4,
-            "None of the 4 cases shows it and none contradicts it. Most have a single run, which no test can judge.",
-        ),
-        (1, 2, 0, "1 of the 4 cases shows it and 2 contradict it."),
-        (2, 1, 2, "2 of the 4 cases show it and 1 contradicts it."),
-    ],
-)
-def test_an_undecided_claim_says_why_in_short(hold, fail, single, said):
-    row = {"verdict": "undecided", "cases": 4, "hold": hold, "fail": fail, "reason": said}
-    cases = pd.DataFrame({"status": ["open"] * 4, "n": [1] * single + [3] * (4 - single)})
-    assert undecided_in_short(row, cases) == said
-    assert undecided_in_short({**row, "verdict": "refuted"}, cases) == ""
-    assert undecided_in_short({**row, "cases": 1}, cases) == undecided_in_short(row, None) == ""
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ("In 2 cases it falls short by more than chance.", ", but perhaps by less than the margin."),
-        ("Tested alone, 1 case would contradict it.", "."),
-    ],
-)
-def test_a_case_whose_interval_looks_like_a_contradiction_is_named(more, said):
-    reason = f"0 of 4 cases show it and 0 contradict it; 4 cannot tell. {more}"
-    row = {"verdict": "undecided", "cases": 4, "hold": 0, "fail": 0, "reason": reason}
-    cases = pd.DataFrame({"status": ["open"] * 4, "n": [3] * 4})
-    assert undecided_in_short(row, cases) == f"None of the 4 cases shows it and none contradicts it. {more[:-1]}{said}"
-
-
 def test_the_long_reason_of_an_undecided_claim_is_behind_the_fold(made):
     page, views = html(contents(*made)), claim_views(made[0], "asoodeh2020")
     assert [view.in_short == view.reason for view in views] == [True, True, True, False, True]
@@ -150,15 +117,15 @@ def test_the_setting_that_tells_the_cases_apart_is_named():
     cases = [f"M = {m}, R = {r}, epsilon = {e}, noise (a, b = 2), published split" for m, r, e in settings]
     shows = [e == 18 or (m, r) == (25, 35) for m, r, e in settings]
     table = pd.DataFrame({"case": cases, "status": ["holds" if each else "open" for each in shows]})
-    assert shown_by(table) == "Cases that show it, by ε: 12.5 (1 of 6), 18 (6 of 6)."
+    assert shown_by(table) == "Shown in 1 of 6 cases for ε = 12.5, 6 of 6 for ε = 18."
     words = table.assign(case=[f"{'mnist' if each else 'fashion_mnist'}, a = {n}" for n, each in enumerate(shows)])
-    assert shown_by(words) == "Cases that show it: MNIST (7 of 7), Fashion-MNIST (0 of 5)."
+    assert shown_by(words) == "Shown in 7 of 7 cases for MNIST, 0 of 5 for Fashion-MNIST."
     beside = pd.concat([table, table.assign(status=["not counted"] * 12)])
     assert shown_by(beside.replace("not counted", str(Status.BESIDE))) == shown_by(table)
     for nothing in (None, table.head(5), table.assign(status="open"), table.assign(status="holds")):
         assert shown_by(nothing) == ""
     even = table.assign(status=["holds" if m == 12 else "open" for m, _, _ in settings][::-1])
-    assert shown_by(even).startswith("Cases that show it, by M: 12 (0 of 4)")
+    assert shown_by(even).startswith("Shown in 0 of 4 cases for M = 12")
 
 
 @pytest.mark.parametrize(
@@ -194,6 +161,36 @@ def test_equal_within_is_never_less_than_the_distance(gap):
 def test_a_measured_number_that_reads_like_its_claim_is_left_as_it_is():
     row = {"estimate": 0.5, "low": 0.4, "high": 0.6, "target": 0.5}
     assert claimed_words("at most 0.5", row) == "at most 0.5"
+
+
+def test_cases_that_do_not_count_are_told_from_the_others(changed):
+    """Only the number in front is that of the verdict's sentence."""
+
+    def beside(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(status=table["status"].where(table["case"] != "another", str(Status.BESIDE)))
+
+    plain, fewer = (claim_views(changed(EVIDENCE, how), "asoodeh2020")[0] for how in (pd.DataFrame.copy, beside))
+    assert plain.counted_in_words == "2 cases" and fewer.counted_in_words == "1 case, and 1 that does not count"
+
+
+def test_a_refuted_claim_has_its_counterexample_marked(made):
+    for view in claim_views(made[0], "asoodeh2020"):
+        labels = [line.label for line in view.drawn.lines if line.label]
+        assert view.marks_case == bool(labels) == view.is_refuted
+        assert labels in ([], ["counterexample: 1.25; the claim needs above 0"])
+    page = html(contents(*made))
+    card = page[page.index('id="claim-asoodeh2020-claim_2"') :]
+    card = card[: card.index("</article>")]
+    assert card.count('<circle class="counter"') == 1 and "data-of" not in card and "The figure of 3 panels" in card
+
+
+def test_a_value_to_be_typed_keeps_its_hyphens(made):
+    """A minus sign in a command or in a condition would find nothing."""
+    view = replace(claim_views(made[0], "asoodeh2020")[0], text="a number of -0.5", trace=Trace("a -1.csv", ""))
+    page = contents(*made)
+    papers = tuple(replace(each, claims=(view,)) if each.claims else each for each in page.papers)
+    shown = html(replace(page, papers=papers))
+    assert "a number of −0.5" in shown and "dpfl trace &#39;a -1.csv&#39;" in shown and "−1.csv" not in shown
 
 
 def test_no_verdict_before_the_claims_stage(made):

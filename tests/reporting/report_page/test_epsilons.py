@@ -90,8 +90,8 @@ def test_sentences_count_the_epsilons_of_a_paper_and_say_why_some_are_refuted(ch
     known = statements(changed(NOISE, shuffled), "bhaskar2025")
     assert in_sentences(known) == (
         "Epsilons 1.2, 2.93 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): 1 proven, 2 refuted, 1 unproven. "
-        "Refuted: 2 (shuffled epochs, ε from a bound for Poisson batches). The noise of these runs is too small for it "
-        "(the ε spent is at least 1.6 times the claimed one, in the worst case at least 4.3 times)."
+        "Refuted: 2 (shuffled epochs, ε from a bound for Poisson batches). The noise of these runs is too small for "
+        "the claimed ε (the ε spent is at least 1.6 times the claimed one, in the worst case at least 4.3 times)."
     )
     assert in_sentences([]) == ""
 
@@ -103,11 +103,23 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
     assert in_sentences([proven, replace(proven, claimed=7.53), *studies]) == (
         f"Epsilons {proven.claimed:g}, 7.53 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): both proven. "
         "Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both refuted. Refuted: 2 (shuffled epochs, ε "
-        "from a bound for Poisson batches). The noise of these runs is too small for it (the ε spent is at least 1.6 "
-        "times the claimed one, in the worst case at least 4.3 times)."
+        "from a bound for Poisson batches). The noise of these runs is too small for the claimed ε (the ε "
+        "spent is at least 1.6 times the claimed one, in the worst case at least 4.3 times)."
     )
     alone = [replace(proven, of_study=True, delta=delta) for delta in (1e-5, 1e-6)]
     assert in_sentences(alone) == "Epsilons of our own studies (neighbours: zero out): both proven."
+
+
+def test_the_records_that_spend_more_are_named_in_the_same_sentence(changed):
+    known = statements(changed(NOISE, shuffled), "bhaskar2025")
+    proven = replace(known[1], verdict=EpsilonVerdict.PROVEN)
+    limit = {"for": "a record of one client", "but": "other records spend more"}
+    assert in_sentences([proven] * 8 + [replace(proven, of_study=True)] * 2, limit) == (
+        "Epsilons of the paper's settings (δ = 10⁻⁵, neighbours: zero out): all 8 proven, for a record of one client; "
+        "other records spend more. Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both proven, for a "
+        "record of one client."
+    )
+    assert in_sentences([], limit) == ""
 
 
 def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):

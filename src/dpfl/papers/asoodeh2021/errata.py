@@ -14,7 +14,7 @@ from dpfl.accounting.contraction.federated import harmonic_rounds, last_model, n
 from dpfl.accounting.contraction.kernels import DiscretisedInterval
 from dpfl.accounting.numerics import Array, probability
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
-from dpfl.randomness import generator
+from dpfl.papers.asoodeh2021.utility_bound import bounds, simulated_excess
 from dpfl.reporting.errata import Numbers
 
 # Formulas of asoodeh2021 as printed, where they are wrong: for the table of errata and comparisons only.
@@ -70,21 +70,8 @@ def corollary_privacy(n: int, m: int, sigma: float, radius: float, epsilon: floa
 
 def corollary_utility(dimension: int, rounds: int, repeats: int) -> Numbers:
     """Compare Corollary 1, printed without the dimension, with excess risks on |w|^2/2 in the unit ball, m = 1."""
-    constants = {"smoothness": 1.0, "strong_convexity": 1.0, "gradient_bound": 1.0, "gradient_variance": 0.0}
-    values = {"n": rounds, "m": 1, "sigma": 1.0} | constants
     excess = [simulated_excess(seed, dimension, rounds) for seed in range(repeats)]
-    printed, corrected = (contraction.last_iterate_rate(dimension=each, **values) for each in (1, dimension))
-    return Numbers.simulated(printed, corrected, excess)
-
-
-def simulated_excess(seed: int, dimension: int, rounds: int) -> float:
-    """Run w -> projected(w - (w + noise)/t) and return |w|^2/2 after the last round."""
-    noise = generator(seed, "noise").standard_normal((rounds, dimension))
-    w = np.zeros(dimension)
-    for t in range(1, rounds + 1):
-        w = w - (w + noise[t - 1]) / t
-        w = w / max(1.0, math.sqrt(w @ w))
-    return float(w @ w / 2)
+    return Numbers.simulated(*bounds(dimension, rounds), excess)
 
 
 def long_first_steps(strong_convexity: float, t: int) -> Numbers:

@@ -16,6 +16,7 @@ from dpfl.catalog import load
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
 from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
+from dpfl.papers.asoodeh2021.utility_bound import COUNTEREXAMPLE
 from dpfl.reporting import style
 from dpfl.reporting.display_names import all_or, data_name, data_note, listed, span, with_greek_symbols
 from dpfl.reporting.figures import FigureRecipe
@@ -827,6 +828,7 @@ FIGURES = {
         theorem_data, draw_theorem, partial(theorem_message, closed_form=CLOSED_FORM, one_round=ONE_ROUND)
     ),
     **RUN_FIGURES,
+    **COUNTEREXAMPLE,
     **DIMENSION,
     **COMPARISON,
 }

@@ -33,6 +33,7 @@ from dpfl.reporting.display_names import (
     count_range,
     model_name,
     span,
+    with_minus_signs,
 )
 from dpfl.reporting.figures import FigureRecipe
 
@@ -112,8 +113,9 @@ def draw_leads(cells: pd.DataFrame) -> Figure:
     """Draw by how much (1, 20) leads the best other split of each private column, a place for each model."""
     leads = _leads(cells)
     datasets, models = list(cells["dataset"].unique()), list(cells["model"].unique())
-    figure, axis = style.panels(1, 1, width=6.4, height=3.2)
+    figure, axis = style.panels(1, 1, width=6.4, height=3.6)
     axis.axhline(0, color=style.BLACK, linewidth=0.8)
+    lowest = leads.loc[~leads["stand_in"], "published_lead_pct"].min()
     for dataset, colour, marker in zip(datasets, style.COLOURS, style.MARKERS, strict=False):
         own = leads[leads["dataset"] == dataset]
         rank = own.groupby("model").cumcount() + 2 * datasets.index(dataset)
@@ -124,8 +126,10 @@ def draw_leads(cells: pd.DataFrame) -> Figure:
         if not own["stand_in"].any():
             hollow = ours | {"markerfacecolor": "none", "markersize": 7}
             axis.plot(places, own["published_lead_pct"], **hollow, label=f"published, {data_lines(dataset)}")
-    axis.set_yscale("symlog", linthresh=2)
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+            for place, (_, row) in zip(places, own.iterrows(), strict=True):
+                if row["published_lead_pct"] == lowest < 0:
+                    _mark_counterexample(axis, place, row)
+    axis.yaxis.set_major_formatter(lambda value, _: with_minus_signs(f"{value:+g}") if value else "0")
     axis.set_xticks(range(len(models)), [model_name(model) for model in models])
     axis.set_ylabel("lead of (1, 20) over the\nbest other split (points)")
     style.legend(figure, [axis], ncols=3)
@@ -137,6 +141,23 @@ def draw_leads(cells: pd.DataFrame) -> Figure:
     return figure
 
 
+_LABEL_ROOM = 5.0
+"""Points below the counterexample that its label needs."""
+
+
+def _mark_counterexample(axis: Axes, place: float, row: pd.Series) -> None:
+    """Circle the lowest published lead, which decides the claim, and say what it is and what the claim needs."""
+    at, colour = (place, row["published_lead_pct"]), style.RED
+    axis.set_ylim(bottom=at[1] - _LABEL_ROOM)
+    axis.plot(*at, marker="o", markersize=13, markerfacecolor="none", color=colour, linestyle="none")
+    label = (
+        f"counterexample: {at[1]:+.2f}, the claim needs at least 0\n(published, {model_name(row['model'])}, "
+        f"{data_lines(row['dataset'])}, {budget_name(row['epsilon'])})"
+    )
+    look = {"color": colour, "fontsize": style.SMALL, "ha": "right", "va": "top"}
+    axis.annotate(label, at, (-14, -16), textcoords="offset points", **look)
+
+
 def leads_message(cells: pd.DataFrame) -> str:
     """Say in how many private columns (1, 20) is the best split, published and in our runs."""
     leads = _leads(cells)
@@ -145,8 +166,8 @@ def leads_message(cells: pd.DataFrame) -> str:
     ours = ""
     if len(known):
         share, single = all_or(int((known["lead_pct"] >= 0).sum()), len(known)), int((known["lead_runs"] == 1).sum())
-        ours = f", and has the higher mean in {share} of ours" + (f" ({single} with one seed)" if single else "")
-    return f"One local epoch a round is the best split in {published} published private columns{ours}"
+        ours = f", and in {share} of ours" + (f" ({single} of ours have one seed)" if single else "")
+    return f"One local epoch a round is best in {published} published private columns{ours}"
 
 
 def _title(model: str, cells: pd.DataFrame) -> str:

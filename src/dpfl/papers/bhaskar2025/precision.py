@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025.published_cells import CELL, CHANCE_PCT, each_once, numbers, runs_of, runs_text
 from dpfl.reporting import style
-from dpfl.reporting.display_names import budget_cell, budget_name, data_name, model_name
+from dpfl.reporting.display_names import budget_cell, budget_name, data_name, model_name, percent
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import mean_interval
 from dpfl.reporting.tables import TableLayout
@@ -100,8 +100,8 @@ def precision_page(cells: pd.DataFrame) -> TableLayout:
     notes = [
         _outcome(cells),
         f"Accuracy in per cent, split (1, 20), mean over the seeds. Difference: bfloat16 less float32, from the same "
-        f"draws, with its {LEVEL:.0%} interval by Student's t. Equivalent: the interval lies within ± {MARGIN_PCT:g} "
-        "points, so that both one-sided tests at 5 % reject a larger difference.",
+        f"draws, with its {percent(LEVEL)} interval by Student's t. Equivalent: the interval lies within "
+        f"± {MARGIN_PCT:g} points, so that both one-sided tests at 5 % reject a larger difference.",
     ]
     if stand_ins := sorted(set(cells.loc[cells["stand_in"].eq(True), "ran_on"])):
         notes.append(f"Stand-in data ({', '.join(map(data_name, stand_ins))}) do not count.")
@@ -161,7 +161,7 @@ def draw_precision(cells: pd.DataFrame) -> Figure:
     axis.set_xlabel("accuracy in bfloat16 less float32 (points)")
     if cells.empty:
         style.mark_not_run(axis)
-    bar = f"bars: {LEVEL:.0%} interval, paired by seed" if len(cells) and cells["runs"].max() > 1 else "no bars"
+    bar = f"bars: {percent(LEVEL)} interval, paired by seed" if len(cells) and cells["runs"].max() > 1 else "no bars"
     stand_in = " Stand-in data do not count." if cells["stand_in"].eq(True).any() else ""
     runs = f"{runs_text(cells)} a mark; " if len(cells) else ""
     text = f"Split (1, 20), {runs}{bar}. Green: within ± {MARGIN_PCT:g} points.{stand_in}"

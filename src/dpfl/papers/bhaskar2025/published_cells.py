@@ -161,13 +161,14 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs.reindex(
         columns=dict.fromkeys([*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER, "precision"])
     )
-    runs["at_chance"] = (runs["accuracy_pct"] < CHANCE_PCT) & (runs["status"] != "diverged")
+    runs["diverged"] = runs["status"] == "diverged"
+    runs["at_chance"] = (runs["accuracy_pct"] < CHANCE_PCT) & ~runs["diverged"]
     return runs.groupby(["dataset", *CELL], as_index=False).agg(
         ran_on=("ran_on", "first"),
         stand_in=("stand_in", "first"),
         data_note=("data_note", "first"),
         runs=("accuracy_pct", "size"),
-        diverged=("status", lambda status: (status == "diverged").sum()),
+        diverged=("diverged", "sum"),
         at_chance=("at_chance", "sum"),
         accuracy_pct=("accuracy_pct", "mean"),
         sd_pct=("accuracy_pct", "std"),

@@ -173,22 +173,19 @@ def _cost(group: pd.DataFrame) -> str:
     is_shuffled = group["sampling"] == Sampling.SHUFFLED.value
     shuffled, others = group[is_shuffled].iloc[0], group[~is_shuffled]
     texts = _with_interval(others["over_shuffled_pct"], others["over_shuffled_interval_pct"], "{:+z.2f}")
-    changes = " and ".join(
-        f"by {text} points with {_BATCHES[row.sampling]} (ε proven to be at most {at_most(row.epsilon_proven)})"
-        for row, text in zip(others.itertuples(), texts, strict=True)
-    )
+    known = list(zip(others.itertuples(), texts, strict=True))
+    proven = " and ".join(f"{_BATCHES[row.sampling]} at most {at_most(row.epsilon_proven)}" for row, _ in known)
+    changes = " and ".join(f"by {text} points with {_BATCHES[row.sampling]}" for row, text in known)
     where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
-    where += " by the authors' accountant for Poisson batches, which their code draws"
-    spent = f"shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
+    where += " by the authors' accountant for Poisson batches"
+    spent = f"Shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
     upper = shuffled["epsilon_proven"]
     spent += f" and at most {at_most(upper)}" if upper < math.inf else "; no upper bound is known"
     runs = int(others["runs"].min())
-    seeds = (
-        "one seed, so that we cannot tell these changes from 0" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
-    )
+    seeds = "With one seed we cannot tell these changes from 0" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
     return (
-        f"{where}: {spent}. Compared with shuffled epochs, accuracy changes {changes} ({seeds}; mean over all "
-        "splits of 20 epochs into E local epochs and R rounds)."
+        f"{where}. {spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on average over all "
+        f"splits of 20 epochs into E local epochs and R rounds. {seeds}."
     )
 
 

@@ -22,6 +22,8 @@ MOST_NAMED = 8
 """Cases up to which each has its name above it; more are sorted by their number and have no names."""
 _NAMED_ROW, _LONGEST_ROW, _MOST_HEIGHT, _LETTERS = 34.0, 14.0, 260.0, 64
 """Heights of a row with a name, of one without, and of all rows; letters of the longest name."""
+_LABEL_ROW = 18.0
+"""Height that the label of the deciding case adds to its row."""
 _LOGARITHMIC_FROM = 50.0
 """Ratio of the largest to the least positive number from which the axis is logarithmic."""
 _VISIBLE = 0.02
@@ -37,6 +39,7 @@ class CaseLine:
     """A case: the height of its line, and from the left its number, its interval and the range that the claim needs.
 
     `interval` and `needed` are (start, length) in units of the picture, None for none; `name` is "" if it has no room.
+    `label` says of the case that decides a refuted claim what its number is and what it should be; "" for other cases.
     """
 
     y: float
@@ -46,6 +49,7 @@ class CaseLine:
     interval: tuple[float, float] | None
     needed: tuple[float, float]
     name: str
+    label: str
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,12 @@ STYLES = {
 
 
 def case_picture(
-    cases: pd.DataFrame | None, unit: str, name_of: Callable[[str], str], *, our_question: bool
+    cases: pd.DataFrame | None, unit: str, name_of: Callable[[str], str], *, our_question: bool, marked: str = ""
 ) -> CasePicture | None:
     """Return the picture of a claim's cases, None if there are none or their numbers cannot be told apart.
 
     `cases` are the rows of a claim in claims/<paper>_evidence.csv, `unit` is that of their numbers, and `name_of`
-    returns the name of a case as the page shows it.
+    returns the name of a case as the page shows it. `marked` names the case that is labelled, "" for none.
     """
     if cases is None:
         return None
@@ -91,24 +95,28 @@ def case_picture(
     if not is_named:
         shown.sort(key=lambda case: (-case[0]["estimate"], case[0]["case"]))
     row_height = _NAMED_ROW if is_named else min(_LONGEST_ROW, _MOST_HEIGHT / len(shown))
-    lines = []
-    for number, (row, needed) in enumerate(shown):
+    lines, top = [], 0.0
+    for row, needed in shown:
         name, (style, words) = name_of(row["case"]), STYLES[Status(row["status"])]
         start, end = place(row["low"]), place(row["high"])
+        label = _label(row, our_question) if row["case"] == marked else ""
+        top += _LABEL_ROW if label else 0.0
         line = CaseLine(
-            y=round(row_height * (number + (0.72 if is_named else 0.5)), 1),
+            y=round(top + row_height * (0.72 if is_named else 0.5), 1),
             x=place(row["estimate"]),
             style=style,
             text=f"{name}: {row['estimate']:.4g}, {words}",
             interval=(start, round(end - start, 1)) if row["low"] < row["high"] else None,
             needed=_bar(place, *needed),
             name=_short(name) if is_named else "",
+            label=label,
         )
         lines.append(line)
+        top += row_height
     found = [Status(row["status"]) for row, _ in shown]
     return CasePicture(
         lines=tuple(lines),
-        height=round(row_height * len(lines), 1),
+        height=round(top, 1),
         bar=round(12 if is_named else 0.9 * row_height, 1),
         radius=round(min(4.0, 0.35 * row_height + 1), 1),
         ticks=ticks,
@@ -189,6 +197,12 @@ def _bar(place: _Place, low: float, high: float) -> tuple[float, float]:
 def _short(name: str) -> str:
     """Return a name that fits its line."""
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1].rstrip(' ,')}…"
+
+
+def _label(row: dict[str, Any], our_question: bool) -> str:
+    """Return what the number of a deciding case is, and what the claim, or a yes to a question, needs."""
+    kind, needs = ("deciding case", "a yes needs") if our_question else ("counterexample", "the claim needs")
+    return with_greek_symbols(f"{kind}: {row['estimate']:.4g}; {needs} {row['within'].partition(',')[0]}")
 
 
 def _caption(count: int, has_intervals: bool, is_named: bool, our_question: bool) -> str:

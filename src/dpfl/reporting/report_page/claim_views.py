@@ -18,7 +18,7 @@ from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import LEVEL, ClaimKind, Scope, Status, Verdict
+from dpfl.reporting.rules import LEVEL, ClaimKind, Counts, Scope, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,6 +156,19 @@ class ClaimView:
         """True for a claim of the paper that is refuted."""
         return self.verdict == STYLES[Verdict.REFUTED] and not self.our_question
 
+    @property
+    def counted_in_words(self) -> str:
+        """How many cases its table has: "12 cases", or "12 cases, and 36 that do not count"."""
+        rows = self.cases.rows if self.cases else ()
+        beside = sum(row.style == f"c-{Status.BESIDE.replace(' ', '-')}" for row in rows)
+        counted = f"{len(rows) - beside} {'case' if len(rows) - beside == 1 else 'cases'}"
+        return f"{counted}, and {beside} that {'does' if beside == 1 else 'do'} not count" if beside else counted
+
+    @property
+    def marks_case(self) -> bool:
+        """True if the picture of its cases marks the one that decides: it goes before the figure of the paper."""
+        return self.drawn is not None and any(line.label for line in self.drawn.lines)
+
 
 def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
     """Return the claims of a paper with their verdicts, in the order of claims.yaml; none before the claims stage."""
@@ -191,43 +204,24 @@ def _view(
         judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=reason,
-        in_short=undecided_in_short(row, cases) or reason,
+        in_short=(Counts.of(row).why_undecided() if row["verdict"] == str(Verdict.UNDECIDED) else "") or reason,
         deciding=deciding_case(row, _claimed(row, cases)),
         runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
         figure=_figure(folder, paper, row["claim"], places),
-        drawn=case_picture(cases, row["unit"], case_name, our_question=row["our_question"]),
+        drawn=case_picture(
+            cases,
+            row["unit"],
+            case_name,
+            our_question=row["our_question"],
+            marked=row["case"] if row["verdict"] == str(Verdict.REFUTED) else "",
+        ),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=places,
         trace=trace,
     )
-
-
-def undecided_in_short(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
-    """Return why an undecided claim is undecided, in two or three sentences; "" for another verdict or few cases.
-
-    For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
-    judge." A case that misses the claim, but contradicts it neither by the margin nor beside the others, is named: its
-    interval alone looks like a contradiction. The other numbers are in the claim's reason.
-    """
-    if row["verdict"] != str(Verdict.UNDECIDED) or cases is None or row["cases"] < 2:
-        return ""
-    holds, fails = (count or "none" for count in (row["hold"], row["fail"]))
-    shows, contradicts = "shows" if row["hold"] <= 1 else "show", "contradicts" if row["fail"] <= 1 else "contradict"
-    said = f"{str(holds).capitalize()} of the {row['cases']} cases {shows} it and {fails} {contradicts} it."
-    single = ((cases["status"] == str(Status.OPEN)) & (cases["n"] == 1)).sum()
-    said += " Most have a single run, which no test can judge." if 2 * single > row["cases"] else ""
-    if alone := _TESTED_ALONE.search(row["reason"]):
-        return f"{said} {alone[0]}"
-    short = _FALLS_SHORT.search(row["reason"])
-    return f"{said} {short[1]}, but perhaps by less than the margin." if short else said
-
-
-_TESTED_ALONE = re.compile(r"Tested alone, \d+ cases? would (?:also )?contradict it\.")
-_FALLS_SHORT = re.compile(r"(In \d+ cases? it falls short by more than chance)\.")
-"""Sentences of a claim's reason (dpfl.reporting.rules)."""
 
 
 _SCOPES = {
@@ -363,11 +357,10 @@ def shown_by(cases: pd.DataFrame | None) -> str:
         if not 2 <= len(sizes) <= _MOST_VALUES or sizes.min() < _LEAST_GROUP or shares.max() - shares.min() < best:
             continue
         best = shares.max() - shares.min()
-        counts = [
-            f"{value} ({own.sum()} of {len(own)})" for value, own in sorted(groups, key=lambda each: _size(each[0]))
-        ]
-        by = f", by {name}" if isinstance(name, str) else ""
-        sentence = f"Cases that show it{by}: {', '.join(counts)}."
+        of = f"{name} = " if isinstance(name, str) else ""
+        ordered = sorted(groups, key=lambda each: _size(each[0]))
+        counts = [f"{own.sum()} of {len(own)} for {of}{value}" for value, own in ordered]
+        sentence = f"Shown in {', '.join(counts).replace(' for', ' cases for', 1)}."
     return sentence
 
 

@@ -475,7 +475,14 @@ class PaperView:
     @property
     def epsilons_in_sentences(self) -> str:
         """Verdicts of the epsilons that it claims, and what refutes the refuted ones."""
-        return epsilons.in_sentences(self.statements)
+        limits = [claim["limits_epsilons"] for claim in self.paper.claims.values() if "limits_epsilons" in claim]
+        return epsilons.in_sentences(self.statements, *limits)
+
+    @property
+    def limits_epsilons(self) -> ClaimView | None:
+        """The claim that says for which records its epsilons are judged; None if there is none."""
+        claims = self.paper.claims
+        return next((each for each in self.claims if "limits_epsilons" in claims.get(each.key, {})), None)
 
     @property
     def under_other_batches(self) -> list[str]:
@@ -599,7 +606,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
         untraced=untraced_runs(folder, key),
         statements=tuple(epsilons.statements(folder, key, studies)),
         noise_trace=trace_of(expansion.noise_table(folder, key), folder.absolute().parents[1]),
-        data=_listed(entry["title"] for entry in entries),
+        data=_listed(entry["title"].replace("Synthetic ", "synthetic ") for entry in entries),
         jobs=jobs,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -156,17 +156,25 @@ def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> l
     ]
 
 
-def in_sentences(known: Sequence[EpsilonStatement]) -> str:
+def in_sentences(known: Sequence[EpsilonStatement], limit: Mapping[str, str] | None = None) -> str:
     """Return how many claimed epsilons have each verdict, our own studies apart, and what refutes the refuted
-    ones; "" for none."""
+    ones; "" for none.
+
+    `limit` is the `limits_epsilons` of a claim: the verdicts are `for` some records, `but` others spend more.
+    """
     of_paper, of_studies = ([each for each in known if each.of_study is own] for own in (False, True))
     values = sorted({each.claimed for each in of_paper})
     few = f" {', '.join(f'{value:g}' for value in values)}" if 1 < len(values) <= _FEW else ""
     groups = {f"Epsilons{few} of the paper's settings": of_paper, "Epsilons of our own studies": of_studies}
-    return " ".join(
-        f"{lead}{_conditions(group)}: {_verdicts(group)}.{_why_refuted(group)}"
+    records = f", for {limit['for']}" if limit else ""
+    said = [
+        (f"{lead}{_conditions(group)}: {_verdicts(group)}{records}", _why_refuted(group))
         for lead, group in groups.items()
         if group
+    ]
+    spends_more = f"; {limit['but']}" if limit else ""
+    return " ".join(
+        f"{verdicts}{'' if number else spends_more}.{refuted}" for number, (verdicts, refuted) in enumerate(said)
     )
 
 
@@ -188,7 +196,7 @@ def _why_refuted(group: Sequence[EpsilonStatement]) -> str:
         return ""
     groups = with_verdict((replace(each, of_study=False) for each in refuted), EpsilonVerdict.REFUTED)
     which = "; ".join(f"{count} ({what})" for count, what in groups)
-    return f" Refuted: {which}. The noise of these runs is too small for it{exceeded(group)}."
+    return f" Refuted: {which}. The noise of these runs is too small for the claimed ε{exceeded(group)}."
 
 
 def exceeded(group: Iterable[EpsilonStatement]) -> str:

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
 from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import with_minus_signs
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words, exceeded
 
 if TYPE_CHECKING:
@@ -53,12 +54,14 @@ def _environment(*, escaped: bool) -> Environment:
         loader=PackageLoader("dpfl.reporting.report_page"),
         autoescape=escaped,
         undefined=StrictUndefined,
+        finalize=_finished,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
         "at_least": at_least,
         "at_most": at_most,
+        "as_typed": _Typed,
         "cell": _cell,
         "exceeded": exceeded,
         "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
@@ -69,6 +72,15 @@ def _environment(*, escaped: bool) -> Environment:
         "words": lambda name: str(name).replace("_", " "),
     }
     return environment
+
+
+class _Typed(str):
+    """Text that a reader types or copies, with hyphens: a command, a condition, a value of a setting."""
+
+
+def _finished(value: object) -> object:
+    """Return a value as the page shows it: text has minus signs before its numbers, unless it is to be typed."""
+    return with_minus_signs(value) if type(value) is str else value
 
 
 def _source(environment: Environment, name: str) -> str:

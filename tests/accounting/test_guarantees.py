@@ -428,3 +428,8 @@ def test_a_target_that_makes_no_sense_is_named(target, message):
         noise_multiplier(Poisson(0.1), steps=10, **target)
     with pytest.raises(ValueError, match=r"target_advantage 0\.1 is met by no noise"):
         noise_multiplier(ShuffledEpochs(64, 6017), target_advantage=0.1, steps=95, neighbouring="add_or_remove")
+
+
+def test_no_noise_is_sought_for_an_epsilon_of_0():
+    with pytest.raises(ValueError, match=r"^target_epsilon must be above 0, got 0"):
+        noise_multiplier(Poisson(0.1), target_epsilon=0.0, steps=10, delta=1e-5)

@@ -189,6 +189,18 @@ def test_a_thousand_slots_are_about_their_root_mean_square():
     assert known <= local_privacy.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
 
 
+@pytest.mark.filterwarnings("error")
+def test_more_slots_than_records_are_all_counted():
+    run = {"noise_multiplier": 1000.0, "batch_size": 300, "records": 2, "steps": 1, "delta": 1e-5}
+    known = local_privacy.with_replacement_known_epsilon(**run)
+    assert known <= local_privacy.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT) <= 1.05 * known
+    # The only record fills every slot; of 3,000 slots, few of two records are next to impossible.
+    run = {"noise_multiplier": 1000.0, "batch_size": 100, "records": 1, "steps": 1, "delta": 1e-5}
+    full = float(gaussian_dp.epsilon(1e-5, 0.2))
+    assert 0.999 * full <= local_privacy.with_replacement_known_epsilon(**run) <= full * (1 + 1e-9)
+    assert local_privacy.with_replacement_known_epsilon(**run | {"batch_size": 3000, "records": 2}) > 9
+
+
 def test_no_noise_is_looked_for_where_nothing_may_be_spent():
     with pytest.raises(ValueError, match="epsilon"):
         local_privacy.composed_sigma(0.0, 1e-5, 100, 100, 4, Sampling.FULL)

@@ -21,6 +21,9 @@ from dpfl.accounting import (
     privacy_curve,
 )
 from dpfl.accounting.external_claims import from_dp_event
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.phases import are_by_record
+from dpfl.accounting.sampler_accountants import Run, accountant
 
 DELTA = 1e-5
 
@@ -137,6 +140,12 @@ def test_noise_is_found_and_no_outcome_loses_more_than_pure_privacy_says():
     assert beyond.lower == pytest.approx(1000 + 2 * math.log1p(-DELTA), rel=1e-12) and beyond.upper <= 1000 * (
         1 + 1e-12
     )
+
+
+def test_every_record_is_used_in_every_step():
+    """So a replacement may be counted as a removal and an addition, beside a sampler for which only these amplify."""
+    run = Run(LaplaceNoise(), 1.0, 1, DELTA, Neighbouring.REPLACE_ONE)
+    assert are_by_record([accountant(run)])
 
 
 def test_events_of_dp_accounting_become_phases():

@@ -34,7 +34,7 @@ def _make(folder: Path) -> None:
     """Make the project by its stages, and seal it."""
     tests = SimpleNamespace(**runpy.run_path(str(REPOSITORY / "tests" / "provenance" / "conftest.py")))
     os.chdir(folder)
-    for name in ("Snakefile", "README.md"):
+    for name in ("Snakefile", "README.md", "config.yaml"):
         shutil.copy(REPOSITORY / name, folder)
     RESULTS.mkdir(parents=True)
     (RESULTS / "config.yaml").write_text(yaml.safe_dump(tests.CONFIG))

@@ -151,6 +151,17 @@ def test_damaged_noise_is_left_to_the_stage_that_reads_it(finished, text):
     assert all(run_identity.is_finished(job, results) for job in jobs)
 
 
+def test_runs_beside_a_noise_that_is_no_number_are_not_finished(finished):
+    results, jobs = finished
+    path = results / "accounting" / "bhaskar2025.csv"
+    noise = read_csv(path)
+    noise["noise_multiplier"] = "<" + noise["noise_multiplier"].astype(str)
+    with open(path, "w", encoding="utf-8") as file:
+        write_csv(noise, file)
+    os.utime(path, (5, 5))
+    assert not any(run_identity.is_finished(job, results) for job in jobs)
+
+
 def test_a_damaged_run_table_beside_other_noise_is_not_finished(finished):
     results, (first, second) = finished
     replaced(identity={"noise": "0" * 16})(record_path(expansion.run_table(results, first.paper, first.name)))

@@ -172,6 +172,7 @@ def test_claims_without_their_runs_are_not_run(tmp_path, monkeypatch):
 
 
 FORMULAS = ["=1+1", "=cmd|' /C calc'!A0", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "＝1+1"]
+FORMULAS += [" =1+1", "\n=1+1", "\u00a0@SUM(A1)"]
 
 
 @pytest.mark.parametrize("cell", FORMULAS)

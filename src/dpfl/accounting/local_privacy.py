@@ -206,7 +206,8 @@ def with_replacement_known_epsilon(
     edges = np.linspace(-_REACH, shifts[-1] + _REACH, _OUTCOMES)
     logs = np.full(edges.size - 1, -np.inf)
     for weight, shift in zip(weights, shifts, strict=True):
-        logs = np.logaddexp(logs, math.log(weight) + _log_masses(edges - shift))
+        if weight > 0:
+            logs = np.logaddexp(logs, math.log(weight) + _log_masses(edges - shift))
     losses = np.maximum.accumulate(logs - _log_masses(edges))
     support = logs > -690
     return max(once, pair_epsilon_below(losses[support], np.exp(logs[support]), steps=count, delta=failure))

@@ -115,7 +115,10 @@ def _has_noise(runs: Path, noise: pd.DataFrame) -> bool:
         return False
     names = [name for name in noise if name in table and noise[name].notna().any()]
     names = [name for name in names if not (name == "epsilon" and "sigma" in names)]  # no target where noise is given
-    used, calibrated = _by_cell(table[names]), _by_cell(noise[names])
+    try:
+        used, calibrated = _by_cell(table[names]), _by_cell(noise[names])
+    except ValueError:  # a damaged table has text for a noise: a stage that reads it says so
+        return False
     return (
         "noise_multiplier" in names
         and used.keys() == calibrated.keys()

@@ -39,8 +39,9 @@ packed so that it fills all memory."""
 _EXACT = {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
 """Arguments with which pandas reads numbers to the last bit. From 3.1 on it always does, and warns of the argument."""
 _SHOWN = 60
-_FORMULA = re.compile(r"[=+@\t\r＝＋＠]|[-－].*[(|!]", re.DOTALL)
-"""Beginning of a text that a spreadsheet may take for a formula, which can run programs; a number may begin so."""
+_FORMULA = re.compile(r"[\t\r]|\s*([=+@＝＋＠]|[-－].*[(|!])", re.DOTALL)
+"""Beginning of a text that a spreadsheet may take for a formula, which can run programs; a number may begin so, and
+some programs drop blanks before it."""
 
 
 def not_run_table(reason: NotRunError) -> pd.DataFrame:

@@ -496,3 +496,9 @@ def test_the_rate_without_strong_convexity_covers_simulated_runs(rounds, m, sigm
     bound = convex_iterate_rate(eta=eta, **case)
     assert bound / 8 < np.mean(excess) < bound
     assert bound == pytest.approx(np.sqrt((1 + dimension * sigma**2 / m) / rounds) * (1 + 1 / (2 * rounds)), rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0])
+def test_no_epsilon_is_sought_at_a_delta_of_0_or_1(delta):
+    with pytest.raises(ValueError, match=r"^delta must be"):
+        worst_epsilon(delta, NoisyPass(N, Law.LAPLACE, **THEORY), scale=1.5)

@@ -200,6 +200,15 @@ def test_delta_against_quadrature_also_where_the_loss_turns(scale, sigma, shift,
     assert np.isclose(arsinh_delta(epsilon, scale=scale, sigma=sigma, shift=shift), expected, rtol=1e-7, atol=1e-11)
 
 
+@pytest.mark.parametrize(("scale", "sigma", "shift"), [(0.5, 2.0, 0.3), (1.0, 3.0, 2.0), (0.5, 1.0, 1.0)])
+def test_delta_just_below_the_hump_of_the_loss(scale, sigma, shift):
+    """Right of the middle the loss rises, and then falls; the hump lies where both densities are far from 0."""
+    y = np.linspace(shift / 2, scale * np.arcsinh(5 * sigma / scale), 100_001)
+    largest = np.max(np.log(density(y, scale, sigma)) - np.log(density(y - shift, scale, sigma)))
+    expected = integrated_delta(0.97 * largest, scale, sigma, shift)
+    assert np.isclose(arsinh_delta(0.97 * largest, scale=scale, sigma=sigma, shift=shift), expected, rtol=1e-7)
+
+
 def test_large_scale_is_gaussian_noise():
     epsilons = np.linspace(0, 4, 9)
     delta = arsinh_delta(epsilons, scale=1e4, sigma=1.5)

@@ -27,6 +27,7 @@ from dpfl.provenance.audit.numbers import (
     Hidden,
     InvertedComposition,
     StatedPrivacy,
+    control_problem,
     hidden_epsilon,
     interval,
     laplace_log_delta,
@@ -330,6 +331,12 @@ def test_steps_of_two_kinds_compose_in_any_order():
     assert InvertedComposition(mixed[::-1], 1e-6).epsilon() == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.parametrize("blur", [0.5, 1.0, 1.9])
+def test_a_gaussian_mechanism_beside_the_steps_adds_its_square(blur):
+    exact = float(gaussian_dp.epsilon(1e-6, math.sqrt(16 * 0.09 + blur**2)))
+    assert InvertedComposition(((gaussian(0.3), 16),), 1e-6).epsilon(blur) == pytest.approx(exact, rel=1e-6)
+
+
 def test_poisson_samples_under_replacement_agree_with_dp_accounting():
     known = dpsgd.epsilon(
         noise_multiplier=1.5, sample_rate=0.05, steps=60, delta=1e-5, neighbouring=Neighbouring.REPLACE_ONE
@@ -481,3 +488,11 @@ def test_a_secret_order_and_a_secret_stop_hide_more_than_neither():
 def test_a_public_order_without_a_known_worst_place_is_refused(change):
     with pytest.raises(ValueError, match="permuted"):
         replace(Hidden(0.6, 200, 1, 0.5, 1.0, 0.2, 0.35, 0.1, 200, permuted=False), **change)
+
+
+def test_a_control_is_judged_by_what_its_run_does():
+    proven = str(interval(stated(), "proven").upper)
+    planted = replace(stated(preparation="batch_normalised", epsilon_proven=proven), is_control=True)
+    assert control_problem(planted) == "" and interval(planted, "proven").proves(float(proven))
+    honest = replace(stated(epsilon_proven=proven), is_control=True)
+    assert "is proven" in control_problem(honest)

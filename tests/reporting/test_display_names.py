@@ -87,6 +87,7 @@ def test_the_claimed_epsilon_is_compared_up_to_the_accountants_grid(proven, refu
         ("E_gamma, eta_gamma, sum_tau G_mu, noise_sigma, |w|^2/2", "E_γ, η_γ, sum_τ G_μ, noise_sigma, |w|²/2"),
         ("-0.5 (-1 to -.25), [-3], -1e-05", "−0.5 (−1 to −.25), [−3], −10⁻⁵"),
         ("1 - 1/n, E[F(w)] - F(w*), |a| - b, a^2 - b", "1 − 1/n, E[F(w)] − F(w*), |a| − b, a² − b"),
+        ("M(b-a)/v, x^(n-i), (n-1), (A/B-test), (2-4)", "M(b−a)/v, x^(n−i), (n−1), (A/B-test), (2-4)"),
         ("CIFAR-10, 2-4, low=-1, --seed -x, x^-1, beta_1-2", "CIFAR-10, 2-4, low=-1, --seed -x, x^-1, beta_1-2"),
     ],
 )

@@ -29,7 +29,9 @@ _BY_LETTER = re.compile(rf"\b([A-Z]|sum|{'|'.join(_GREEK_SYMBOLS)})_({'|'.join(_
 _INDICES = str.maketrans("0tijr", "₀ₜᵢⱼᵣ")
 _SIGNS = {">=": "≥", "<=": "≤", "<~": "≲", "->": "→", "sqrt(": "√(", "Omega~": "Ω̃", "O~": "Õ"}
 _SIGN = re.compile(r"(?<![<>=!-])(?:>=|<=|<~|->)(?![=>-])|(?<![\w.])(?:sqrt\(|Omega~|O~)")
-_MINUS = re.compile(r"(?<![\w.)\]}^=/'\"-])-(?=\.?\d)|(?<=[\w)\]|²] )-(?= [\w(\[|√])")
+_MINUS = re.compile(
+    r"(?<![\w.)\]}^=/'\"-])-(?=\.?\d)|(?<=[\w)\]|²] )-(?= [\w(\[|√])|(?<=\([A-Za-z])-(?=[A-Za-z\d]\))"
+)
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -44,7 +46,7 @@ def with_greek_symbols(text: str) -> str:
 
 
 def with_minus_signs(text: str) -> str:
-    """Return a text with a minus sign for each hyphen before a number, or with spaces around it in a formula.
+    """Return a text with a minus sign for each hyphen before a number, with spaces around it, or as in "(n-i)".
 
     The hyphens of names ("CIFAR-10"), ranges ("2-4"), options and conditions ("low=-1") stay.
     """

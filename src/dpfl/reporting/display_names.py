@@ -29,9 +29,7 @@ _BY_LETTER = re.compile(rf"\b([A-Z]|sum|{'|'.join(_GREEK_SYMBOLS)})_({'|'.join(_
 _INDICES = str.maketrans("0tijr", "₀ₜᵢⱼᵣ")
 _SIGNS = {">=": "≥", "<=": "≤", "<~": "≲", "->": "→", "sqrt(": "√(", "Omega~": "Ω̃", "O~": "Õ"}
 _SIGN = re.compile(r"(?<![<>=!-])(?:>=|<=|<~|->)(?![=>-])|(?<![\w.])(?:sqrt\(|Omega~|O~)")
-_MINUS = re.compile(
-    r"(?<![\w.)\]}^=/'\"-])-(?=\.?\d)|(?<=[\w)\]|²] )-(?= [\w(\[|√])|(?<=\([A-Za-z])-(?=[A-Za-z\d]\))"
-)
+_MINUS = re.compile(r"(?<![\w.)\]}^=/'\"-])-(?=\.?\d)|(?<=[\w)\]|²] )-(?= [\w(\[|√])|(?<=\([A-Za-z])-(?=[A-Za-z\d]\))")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

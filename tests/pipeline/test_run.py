@@ -320,11 +320,11 @@ def ending(clock):
     return Ending(lambda: clock[0])
 
 
-def in_vain_after(ending, clock, seconds):
+def in_vain_after(ending, clock, seconds, snakemake=NOBODY):
     """Whether Snakemake waits in vain at any time within the next `seconds`."""
     found = []
     for _ in range(int(seconds / ASK_SECONDS) + 1):
-        found.append(ending.is_in_vain(NOBODY))
+        found.append(ending.is_in_vain(snakemake))
         clock[0] += ASK_SECONDS
     return any(found)
 
@@ -363,6 +363,25 @@ def test_a_stage_on_this_machine_is_waited_for(ending, clock):
     for child in psutil.Process(shell.pid).children():
         child.kill()
     shell.wait()
+
+
+def test_a_snakemake_that_waits_for_its_own_lock_is_seen_without_slurm(ending, clock, tmp_path):
+    (tmp_path / ".snakemake" / "slurm_logs").rmdir()
+    locked, asks = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        ending.begin()
+        assert not in_vain_after(ending, clock, 200, locked.pid)
+        assert in_vain_after(ending, clock, 100, locked.pid)
+        for _ in range(5):
+            assert not ending.is_in_vain(asks.pid)
+            clock[0] += 100
+            before = psutil.Process(asks.pid).cpu_times()
+            while psutil.Process(asks.pid).cpu_times() == before:
+                time.sleep(0.01)
+    finally:
+        for each in (locked, asks):
+            each.kill()
+            each.wait()
 
 
 # What a run on a cluster does with finished run tables of batches, with commands that stand in for SLURM's.
@@ -483,4 +502,4 @@ def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(queue, tmp
     monkeypatch.setattr(sys, "executable", str(fake))
     terminate_when_there_is("ready")
     assert run.run([], again="make demo") == -9
-    assert "waits for jobs that are in no queue any more" in capfd.readouterr().err
+    assert "waits for jobs that are not there any more" in capfd.readouterr().err

@@ -39,6 +39,7 @@ class Ending:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._next, self._empty_since = clock, float("inf"), float("inf")
+        self._used_seconds = float("nan")
 
     def begin(self) -> None:
         """Begin to cancel jobs; call it at the first signal and at any other."""
@@ -48,7 +49,9 @@ class Ending:
         """Cancel the SLURM jobs that are left; return whether Snakemake, with this process id, waits for none.
 
         It does if nothing of it has been in the queue or on this machine for PATIENCE_SECONDS: for a job that SLURM
-        has forgotten it would wait for ever. False before `begin`, without SLURM, and where the queue does not answer.
+        has forgotten it would wait for ever. Without SLURM it must have used no processor time either: it asks another
+        batch system now and then, but a signal while it chooses jobs makes it wait for a lock of its own. False before
+        `begin` and where the queue does not answer.
         """
         if (now := self._clock()) < self._next:
             return False
@@ -56,7 +59,9 @@ class Ending:
         jobs = process_cleanup.queued(Path())
         if jobs:
             process_cleanup.cancel(jobs)
-        if jobs != [] or not process_cleanup.has_submitted(Path()) or _has_stages(snakemake):
+        before, self._used_seconds = self._used_seconds, _processor_seconds(snakemake)
+        is_frozen = process_cleanup.has_submitted(Path()) or self._used_seconds == before
+        if jobs != [] or not is_frozen or _has_stages(snakemake):
             self._empty_since = float("inf")
         else:
             self._empty_since = min(self._empty_since, now)
@@ -69,6 +74,14 @@ def _has_stages(snakemake: int) -> bool:
         return any(process_cleanup.is_alive(each.pid) for each in psutil.Process(snakemake).children(recursive=True))
     except psutil.NoSuchProcess:
         return False
+
+
+def _processor_seconds(snakemake: int) -> float:
+    """Return the processor time of Snakemake and of the stages that it has waited for; nan if it has ended."""
+    try:
+        return sum(psutil.Process(snakemake).cpu_times()[:4])
+    except psutil.NoSuchProcess:
+        return float("nan")
 
 
 # Read the words that a user passes on to Snakemake, with Snakemake's own parser, before anything starts.
@@ -235,7 +248,7 @@ def _wait(process: subprocess.Popen) -> int:
 
     Pass SIGTERM on to it, each time it comes, and cancel its SLURM jobs from then on.
 
-    Snakemake then waits for the end of its jobs. One that SLURM has forgotten never ends: where Snakemake waits for
+    Snakemake then waits for the end of its jobs. One that SLURM has forgotten never ends: if Snakemake waits for
     nothing that there is, it is killed.
     """
     ending, interrupts = Ending(), []
@@ -254,7 +267,7 @@ def _wait(process: subprocess.Popen) -> int:
                 return _INTERRUPTED if status and interrupts else status
             except subprocess.TimeoutExpired:
                 if ending.is_in_vain(process.pid):
-                    print("dpfl: Snakemake waits for jobs that are in no queue any more; it is killed", file=sys.stderr)
+                    print("dpfl: Snakemake waits for jobs that are not there any more; it is killed", file=sys.stderr)
                     process.kill()
     finally:
         for number, handler in old.items():

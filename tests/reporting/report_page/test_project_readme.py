@@ -36,8 +36,8 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        f"2 of 10 claims hold as stated; 5 of 72 published numbers were re-run, half of them to within {half:.2g} "
-        "points; 1 of 3 claimed epsilons are proven."
+        f"2 of 10 claims hold as stated; 5 of 72 published numbers were re-run, with a median distance of {half:.2g} "
+        "points; 1 of 3 epsilons that we checked are proven."
     )
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 epsilon is too small."

@@ -107,7 +107,7 @@ def dimension_message(data: pd.DataFrame) -> str:
     if powers.empty:
         return ""
     above = int((data["excess_risk"] > data["bound_as_printed"]).sum())
-    enough = f"it is large enough here, up to d = {data['features'].max():g}"
+    enough = f"none of these risks exceeds it, up to d = {data['features'].max():g}"
     place = f"{above} of {len(data)} risks exceed it" if above else enough
     return f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d: {place}"
 

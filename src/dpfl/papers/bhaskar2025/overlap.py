@@ -141,7 +141,7 @@ def overlap_page(data: pd.DataFrame) -> TableLayout:
             "ε of a client (Claim 1)": [at_most(value, places=2) for value in data["epsilon_client"]],
             "Records with no client": _percent(data["share_none"]),
             "with two or more": _percent(data["share_several"]),
-            "ε of a record, mean": [at_most(value, places=2) for value in data["epsilon_mean"]],
+            "ε of a record, mean of all records": [at_most(value, places=2) for value in data["epsilon_mean"]],
             "of the upper quarter, from": _with_number(data, "quarter"),
             "of the record with the most": _with_number(data, "most"),
             "Records above the published ε": _percent(data["share_above"]),

@@ -177,7 +177,7 @@ def _cost(group: pd.DataFrame) -> str:
     proven = " and ".join(f"{_BATCHES[row.sampling]} at most {at_most(row.epsilon_proven)}" for row, _ in known)
     changes = " and ".join(f"by {text} points with {_BATCHES[row.sampling]}" for row, text in known)
     where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
-    where += " by the authors' accountant for Poisson batches"
+    where += " by the authors' accountant for Poisson batches, which their code draws"
     spent = f"Shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
     upper = shuffled["epsilon_proven"]
     spent += f" and at most {at_most(upper)}" if upper < math.inf else "; no upper bound is known"

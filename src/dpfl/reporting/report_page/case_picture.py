@@ -213,7 +213,7 @@ def _short(name: str) -> str:
 def _caption(count: int, has_intervals: bool, is_named: bool, our_question: bool) -> str:
     """Return what the marks and bars are."""
     bars = f" with its {percent(LEVEL)} interval" if has_intervals else ""
-    order = "" if is_named else ", sorted by its number"
+    order = "" if is_named else ", sorted by value"
     needs = "a yes needs" if our_question else "the claim needs"
     cases = "The mark is the case" if count == 1 else f"Each mark is one of {count} cases"
     return f"{cases}{bars}{order}. Shaded: the range that {needs}."

@@ -47,10 +47,10 @@ def _sentences(page: Page) -> list[str]:
     numbers = page.printed
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated"
     close = (
-        f"{numbers.comparable} of {numbers.printed} published numbers were re-run, half of them to within "
+        f"{numbers.comparable} of {numbers.printed} published numbers were re-run, with a median distance of "
         f"{numbers.median:.2g} {numbers.unit}"
     )
-    proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} claimed epsilons are proven"
+    proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons that we checked are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"

@@ -55,7 +55,7 @@ def tables(files: list[tuple[dict, list[dict]]]) -> str:
             f"precision.\n\n{_table(cases, speeds)}"
             "\nShare of a core's peak in float32: the operations of one forward and backward pass, over the\n"
             "operations of a large matrix product or convolution in the same time.\n\n"
-            f"{_table(cases, dict.fromkeys(programs, '{share_of_peak:.0%}'))}"
+            + _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}")).replace("%", " %")
         )
     on, measured = files[0]
     cases = _by_case(measured)

@@ -200,7 +200,8 @@ def test_a_column_sorts_as_numbers_up_and_down(browser):
     button = table.find_elements("css selector", "thead th")[index].find_element("tag name", "button")
     for direction, sign in (("ascending", 1), ("descending", -1)):
         browser.execute_script("arguments[0].click()", button)
-        known = [sign * float(text) for text in column(browser, table, index) if text != "–"]
+        shown = [text.replace("\N{MINUS SIGN}", "-") for text in column(browser, table, index)]
+        known = [sign * float(text) for text in shown if text != "–"]
         assert known == sorted(known) and len(known) == 5
         heading = table.find_elements("css selector", "thead th")[index]
         assert heading.get_attribute("aria-sort") == direction
@@ -239,11 +240,13 @@ def test_no_half_of_a_card_is_empty_on_a_wide_screen(browser):
     show(browser, 1440, 900)
     for paper, kind in (("asoodeh2020", "thumb"), ("bhaskar2025", "cases")):
         turn_to(browser, f"{paper}-claims")
+        kinds = []
         for card in browser.find_elements("css selector", f"#{paper} .claim"):
             words, right = card.find_elements("xpath", "./*")[:2]
-            assert kind in right.get_attribute("class").split()
+            kinds += set(right.get_attribute("class").split()) & {"thumb", "cases"}
             assert right.rect["x"] >= words.rect["x"] + words.rect["width"] and right.rect["width"] > 400
             assert right.rect["x"] + right.rect["width"] > 1300 and right.rect["height"] > 100
+        assert kind in kinds and len(kinds) == len(browser.find_elements("css selector", f"#{paper} .claim"))
 
 
 @pytest.mark.parametrize("size", SIZES)

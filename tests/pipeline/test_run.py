@@ -502,4 +502,4 @@ def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(queue, tmp
     monkeypatch.setattr(sys, "executable", str(fake))
     terminate_when_there_is("ready")
     assert run.run([], again="make demo") == -9
-    assert "waits for jobs that are not there any more" in capfd.readouterr().err
+    assert "waits for nothing that there is" in capfd.readouterr().err

@@ -267,7 +267,7 @@ def _wait(process: subprocess.Popen) -> int:
                 return _INTERRUPTED if status and interrupts else status
             except subprocess.TimeoutExpired:
                 if ending.is_in_vain(process.pid):
-                    print("dpfl: Snakemake waits for jobs that are not there any more; it is killed", file=sys.stderr)
+                    print("dpfl: Snakemake waits for nothing that there is; it is killed", file=sys.stderr)
                     process.kill()
     finally:
         for number, handler in old.items():

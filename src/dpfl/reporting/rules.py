@@ -528,7 +528,7 @@ def _for_all(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision
     """Decide a claim for all."""
     weakest, said = (tests.holds, False), counts.sentence(tests.margin)
     if counts.fail:
-        suffices = " One counterexample suffices." if counts.fail == 1 < counts.total else ""
+        suffices = " One counterexample suffices." if counts.fail == 1 < counts.judged else ""
         return Verdict.REFUTED, f"{said}{suffices}", (tests.fails_adjusted, True)
     if counts.hold == counts.total:
         return Verdict.AS_STATED, said, weakest

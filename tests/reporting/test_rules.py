@@ -156,6 +156,12 @@ def test_one_plain_counterexample_refutes_a_claim_for_all_and_no_other():
     assert rates(effects, Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))[Verdict.AS_STATED] > 0.95
 
 
+@pytest.mark.parametrize(("values", "said"), [((-1.0,), False), ((-1.0, 1.0), True), ((-1.0, -1.0), False)])
+def test_one_counterexample_among_several_judged_cases_is_said_to_suffice(values, said):
+    made = judge(replace(computed(*values), missing=1), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
+    assert made.verdict is Verdict.REFUTED and ("One counterexample suffices." in made.reason) is said
+
+
 def test_nothing_is_found_to_exist_more_often_than_alpha():
     shares = rates([0.0] * 20, Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))
     assert shares[Verdict.AS_STATED] + shares[Verdict.WEAKER] <= at_most(ALPHA)

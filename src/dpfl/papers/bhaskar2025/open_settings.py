@@ -407,19 +407,18 @@ def draw_open(cells: pd.DataFrame) -> Figure:
 def open_message(cells: pd.DataFrame) -> str:
     """Say which candidate is nearest to the published values on each data set that ran, and how many columns that
     explains."""
-    texts = []
+    nearest, undecided = [], []
     for dataset in cells.loc[cells["distance_pct"].notna(), "dataset"].unique():
-        decision = decide_rate(cells[cells["dataset"] == dataset])
+        decision, name = decide_rate(cells[cells["dataset"] == dataset]), data_name(dataset)
         if decision.missing:
-            texts.append(f"{data_name(dataset)}: undecided, {len(decision.missing)} cells lack runs")
+            undecided.append(f"{name} ({len(decision.missing)} cells lack runs)")
             continue
         best, columns = decision.best, len(decision.explained[decision.best])
-        chosen = "" if decision.chosen else ", too few to choose it"
-        texts.append(
-            f"{data_name(dataset)}: {best} is nearest ({decision.medians_pct[best]:.1f} points) and explains {columns} "
-            f"of 4 columns{chosen}"
-        )
-    return "; ".join(texts)
+        chosen = "" if decision.chosen else ", not chosen"
+        points = f"{decision.medians_pct[best]:.1f} points"
+        nearest.append(f"on {name} {best} ({points}, {columns} of 4 columns explained{chosen})")
+    parts = [f"Nearest: {'; '.join(nearest)}"] if nearest else []
+    return ". ".join([*parts, f"Undecided: {'; '.join(undecided)}"] if undecided else parts)
 
 
 def _panel(axis: Axes, cells: pd.DataFrame) -> None:

@@ -12,6 +12,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
+from threadpoolctl import threadpool_limits
 
 from dpfl.accounting import (
     BallsInBins,
@@ -36,12 +37,16 @@ REPEATS = 5
 
 
 def seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Return the shortest of several timings, in processor time: what the work itself takes on a shared machine."""
+    """Return the shortest of several timings, in processor time: what the work itself takes on a shared machine.
+
+    The linear algebra library has one thread: a second one waits in a loop, which counts as processor time.
+    """
     best = float("inf")
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
+    with threadpool_limits(1):
+        for _ in range(repeats):
+            start = time.process_time()
+            work()
+            best = min(best, time.process_time() - start)
     return best
 
 
@@ -160,6 +165,7 @@ ANSWERS = {
 def answers() -> Iterator[dict]:
     """Processor seconds of single answers, and their median, which is at most 0.3."""
     taken = []
+    guarantee(Poisson(0.5), noise_multiplier=1.0, steps=1, delta=1e-5)  # what any first call loads
     for name, work in ANSWERS.items():
         taken.append(seconds(work, repeats=1))
         yield {"name": f"{name}_seconds", "ratio": taken[-1], "target": "<= 2"}
@@ -169,10 +175,10 @@ def answers() -> Iterator[dict]:
 def schedules() -> Iterator[dict]:
     """3,000 steps with a noise each: seconds and width of the interval, relative to 5 s and 0.1 %: at most 1."""
     phases = [Phase(Poisson(0.01), 1.5 * 0.9998**step, 1) for step in range(3000)]
-    start = time.process_time()
-    found = guarantee_of_phases(phases, delta=1e-5)
-    yield {"name": "schedule_over_5_s", "ratio": (time.process_time() - start) / 5, "target": "<= 1"}
-    yield {"name": "schedule_width_over_0.1_percent", "ratio": (found.upper / found.lower - 1) / 1e-3, "target": "<= 1"}
+    found = []
+    taken = seconds(lambda: found.append(guarantee_of_phases(phases, delta=1e-5)), repeats=1)
+    yield {"name": "schedule_over_5_s", "ratio": taken / 5, "target": "<= 1"}
+    yield {"name": "schedule_width_over_0.1_percent", "ratio": (found[0].upper / found[0].lower - 1) / 1e-3, "target": "<= 1"}
 
 
 def results() -> Iterator[dict]:

@@ -231,13 +231,13 @@ def test_a_single_run_decides_nothing(rule):
         (
             Counts(open=2, within_margin=2, short=2),
             "None of the 4 cases shows it and none contradicts it. In 2 cases it falls short by more than chance, but "
-            "perhaps by less than the margin.",
+            "perhaps by less than the margin (1 point).",
         ),
     ],
 )
 def test_an_undecided_claim_says_why_in_short(counts, said):
     """A case whose interval alone looks like a contradiction is named."""
-    assert counts.why_undecided() == said
+    assert counts.why_undecided("the margin (1 point)") == said
     assert Counts.of(pd.DataFrame([asdict(counts)]).astype(float).iloc[0]) == counts
 
 

@@ -307,12 +307,12 @@ class Counts:
             more.append(f"{self._falls_short()}.")
         return " ".join([f"{self._outcome()}{self._others(margin)}.", *more])
 
-    def why_undecided(self) -> str:
+    def why_undecided(self, margin: str) -> str:
         """Say why the claim is undecided in two or three short sentences; "" if it has fewer than two cases.
 
         For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
         judge." A case that misses the claim, but contradicts it neither by the margin nor beside the others, is named:
-        its interval alone looks like a contradiction.
+        its interval alone looks like a contradiction. `margin` is that of the claim, in words.
         """
         if self.judged < 2:
             return ""
@@ -323,7 +323,7 @@ class Counts:
             said += " Most have a single run, which no test can judge."
         if self.fail_alone:
             return f"{said} {self._alone()}"
-        return f"{said} {self._falls_short()}, but perhaps by less than the margin." if self.short else said
+        return f"{said} {self._falls_short()}, but perhaps by less than {margin}." if self.short else said
 
     def all_judged(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""

@@ -18,6 +18,7 @@ from dpfl.reporting.report_page.claim_views import (
     shown_by,
     tally,
     trace_of,
+    why_undecided,
 )
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import html
@@ -99,6 +100,18 @@ def test_the_long_reason_of_an_undecided_claim_is_behind_the_fold(made):
     card = page[page.index('id="claim-asoodeh2020-claim_3"') :]
     first, folded = card[: card.index("</article>")].split('<div class="folds">')
     assert views[3].in_short in first and views[3].reason not in first and f"In numbers: {views[3].reason}" in folded
+
+
+@pytest.mark.parametrize(
+    ("within", "margin"),
+    [("above 0, margin 1", "the margin (1 point)"), ("above 0, margin 0.5", "the margin"), ("above 0", "the margin")],
+)
+def test_an_undecided_claim_names_its_margin_unless_cases_have_their_own(made, within, margin):
+    row = read_csv(made[0] / "claims" / "asoodeh2020.csv").set_index("claim").loc["claim_3"].to_dict()
+    row |= {"margin": 1.0, "unit": "lead, in points =", "hold": 1, "fail": 0, "open": 3, "short": 1, "fail_alone": 0}
+    said = why_undecided(row, pd.DataFrame({"within": [within, "above 0, tested: above -1"]}))
+    assert said.endswith(f"In 1 case it falls short by more than chance, but perhaps by less than {margin}.")
+    assert why_undecided({**row, "verdict": "refuted"}, None) == ""
 
 
 def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):

@@ -18,7 +18,7 @@ from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import LEVEL, ClaimKind, Counts, Scope, Status, Verdict
+from dpfl.reporting.rules import LEVEL, ClaimKind, Counts, Rule, Scope, Status, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,7 +204,7 @@ def _view(
         judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=reason,
-        in_short=(Counts.of(row).why_undecided() if row["verdict"] == str(Verdict.UNDECIDED) else "") or reason,
+        in_short=why_undecided(row, cases) or reason,
         deciding=deciding_case(row, _claimed(row, cases)),
         runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
@@ -240,6 +240,18 @@ _KINDS = {
     str(ClaimKind.FORMULA): _WITHIN,
 }
 """Kinds of claims in words."""
+
+
+def why_undecided(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
+    """Say why a claim is undecided, with the size of its margin unless cases have margins of their own.
+
+    "" if it is decided, or has fewer than two cases.
+    """
+    if row["verdict"] != str(Verdict.UNDECIDED):
+        return ""
+    named = set() if cases is None else set(cases["within"].str.extract(r", margin (\S+)", expand=False).dropna())
+    rule = Rule(Scope(row["scope"]), ClaimKind(row["kind"]), row["margin"], row["unit"])
+    return Counts.of(row).why_undecided(rule.margin_in_words([]) if named == {f"{rule.margin:g}"} else "the margin")
 
 
 def _margin(row: Mapping[str, Any]) -> str:

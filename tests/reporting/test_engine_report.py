@@ -148,7 +148,7 @@ ACTIVE = {
     "fill": '<path style="fill: url(https://example.org/x.svg#a)"/>',
     "escaped address": r'<path style="fill: u\72l(https://example.org/x.svg#a)"/>',
     "escaped style": r"<style>@\69mport 'https://example.org/x.css';</style>",
-    "other address": '<path style="background: image-set(\'https://example.org/x.png\' 1x)"/>',
+    "other address": "<path style=\"background: image-set('https://example.org/x.png' 1x)\"/>",
     "html": '<iframe xmlns="http://www.w3.org/1999/xhtml" src="x"/>',
     "stylesheet": '<?xml-stylesheet href="https://example.org/x.css"?>',
     "cut off": "<g>",

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from dpfl.catalog import load
 from dpfl.files import file_sha256
 from dpfl.provenance.trace import conditions, rows_where
 from dpfl.reporting.report_page.claim_views import (
@@ -114,6 +115,24 @@ def test_an_undecided_claim_names_its_margin_unless_cases_have_their_own(made, w
     assert why_undecided({**row, "verdict": "refuted"}, None) == ""
 
 
+def test_a_caveat_stands_beside_the_verdict(made, monkeypatch):
+    monkeypatch.setitem(load("asoodeh2020").claims, "claim_0", {"caveat": "Only at epsilon = 1."})
+    monkeypatch.setitem(load("asoodeh2020").claims, "claim_3", {"caveat": "Only at epsilon = 1."})
+    views = claim_views(made[0], "asoodeh2020")
+    assert [view.in_short.endswith(" Only at ε = 1.") for view in views] == [True, False, False, True, False]
+    assert views[3].in_short.startswith("1 of the 2 cases shows it")
+
+
+def test_what_the_deciding_case_is_hangs_on_the_verdict(made, changed):
+    assert [view.decides for view in claim_views(made[0], "asoodeh2020")] == [
+        "Deciding case", "Deciding case", "Counterexample", "Strongest case against it", "Deciding case"
+    ]  # fmt: skip
+    asked = changed("claims/asoodeh2020.csv", lambda table: table.assign(our_question=True))
+    assert {view.decides for view in claim_views(asked, "asoodeh2020")} == {"Deciding case"}
+    exists = changed("claims/asoodeh2020.csv", lambda table: table.assign(scope="exists"))
+    assert claim_views(exists, "asoodeh2020")[3].decides == "Deciding case"
+
+
 def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):
     row = {**ROW, "unit": "delta ="}
     assert deciding_case(row, "at most 1") == (
@@ -162,6 +181,8 @@ def test_the_setting_that_tells_the_cases_apart_is_named():
 def test_a_number_that_reads_like_its_claim_comes_with_the_distance(estimate, target, claimed, words):
     row = {"estimate": estimate, "low": estimate, "high": estimate, "target": target}
     assert claimed_words(claimed, row) == words
+    tolerated = claimed_words(claimed, {**row, "margin": 1e-3})
+    assert tolerated == (words.replace("above)", "above, within our tolerance)"))
 
 
 @pytest.mark.parametrize("gap", [1e-13, 9.99e-5, 2.0000001e-7, 0.03])

@@ -152,7 +152,9 @@ def read(path: Path) -> dict[str, UnitCost]:
     numbers = {"parameters": int}
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    fields = [{name: numbers.get(name, float)(text) for name, text in row.items() if name != "kind"} for row in rows]
+    fields: list[dict[str, Any]] = [
+        {name: numbers.get(name, float)(text) for name, text in row.items() if name != "kind"} for row in rows
+    ]
     return {row["kind"]: UnitCost(row["kind"], **each) for row, each in zip(rows, fields, strict=True)}
 
 

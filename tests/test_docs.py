@@ -90,6 +90,38 @@ def test_relative_links_resolve(page):
     assert broken == []
 
 
+# README.md and CONTRIBUTING.md say where to look: the files are there, and have what is said to be in them.
+
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+FOLDERS = ["", "src/dpfl", "src/dpfl/provenance", "src/dpfl/accounting", "src/dpfl/papers/bhaskar2025"]
+"""Folders from which these two pages name files."""
+
+
+def _named(file: str) -> Path | None:
+    """Return the file that a page names, None if there is none; a place such as <key> stands for any folder."""
+    pattern = re.sub(r"<\w+>", "*", file)
+    return next((path for folder in FOLDERS for path in sorted((ROOT / folder).glob(pattern))), None)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_the_guides_name_files_and_functions_that_are_there(page):
+    text = page.read_text(encoding="utf-8").replace("`tests/a/test_b.py` tests `src/dpfl/a/b.py`", "")
+    files = re.findall(r"`([\w/<>.]+\.(?:py|yaml|yml|toml|svg|jsonl))`", text)
+    assert len(files) > 5 and [file for file in files if _named(file) is None] == []
+    pairs = re.findall(r"`([A-Za-z_][\w.]*)`[^`|.]{0,20}\b(?:in|of|to)\s+`([\w/]+\.py)`", text)
+    sources = {file: _named(file).read_text(encoding="utf-8") for _, file in pairs}
+    words = {file: set(re.findall(r"\w+", source)) for file, source in sources.items()}
+    assert pairs and [pair for pair in pairs if pair[0].rpartition(".")[2] not in words[pair[1]]] == []
+
+
+def test_the_guide_places_every_module_of_the_accounting():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [table] = re.findall(r"^The modules of `accounting`.*?\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    placed = re.findall(r"`([a-z_]+)/?`", table)
+    there = {path.stem for path in (ROOT / "src/dpfl/accounting").iterdir() if not path.name.startswith("_")}
+    assert sorted(placed) == sorted(there)
+
+
 # docs/conformance.md: its table is what `dpfl check` prints, and the claims are what the libraries say today.
 
 

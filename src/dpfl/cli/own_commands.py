@@ -13,7 +13,7 @@ import typer
 
 from dpfl import __version__, gpu
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
 from dpfl.files import read_bytes, record_path, replacing, write_atomically

@@ -76,8 +76,8 @@ def table(paper: str, name: int | str, source: Source = "paper") -> pd.DataFrame
     """Return the data of a table, every digit: one row for each cell, the columns as its CSV file has them.
 
     `name` is the number that the paper gives it, or the name that `tables` lists. Published numbers are in
-    published_<name>_<unit>, ours in <name>_<unit>. Raises InputError for a name that there is not, and NotRunError,
-    which is one, with the reason if nothing of it was run.
+    published_<name>_<unit>, ours in <name>_<unit>. Columns: `COLUMNS["table"]` and `COLUMNS["runs"]`. Raises InputError
+    for a name that there is not, and NotRunError, which is one, with the reason if nothing of it was run.
     """
     return _page("tables", paper, name, source)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import re
 import runpy
 import shlex
@@ -12,6 +13,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from dpfl.accounting import gaussian_dp, hidden_state
@@ -87,6 +90,38 @@ def test_relative_links_resolve(page):
     assert broken == []
 
 
+# README.md and CONTRIBUTING.md say where to look: the files are there, and have what is said to be in them.
+
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+FOLDERS = ["", "src/dpfl", "src/dpfl/provenance", "src/dpfl/accounting", "src/dpfl/papers/bhaskar2025"]
+"""Folders from which these two pages name files."""
+
+
+def _named(file: str) -> Path | None:
+    """Return the file that a page names, None if there is none; a place such as <key> stands for any folder."""
+    pattern = re.sub(r"<\w+>", "*", file)
+    return next((path for folder in FOLDERS for path in sorted((ROOT / folder).glob(pattern))), None)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_the_guides_name_files_and_functions_that_are_there(page):
+    text = page.read_text(encoding="utf-8").replace("`tests/a/test_b.py` tests `src/dpfl/a/b.py`", "")
+    files = re.findall(r"`([\w/<>.]+\.(?:py|yaml|yml|toml|svg|jsonl))`", text)
+    assert len(files) > 5 and [file for file in files if _named(file) is None] == []
+    pairs = re.findall(r"`([A-Za-z_][\w.]*)`[^`|.]{0,20}\b(?:in|of|to)\s+`([\w/]+\.py)`", text)
+    sources = {file: _named(file).read_text(encoding="utf-8") for _, file in pairs}
+    words = {file: set(re.findall(r"\w+", source)) for file, source in sources.items()}
+    assert pairs and [pair for pair in pairs if pair[0].rpartition(".")[2] not in words[pair[1]]] == []
+
+
+def test_the_guide_places_every_module_of_the_accounting():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [table] = re.findall(r"^The modules of `accounting`.*?\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    placed = re.findall(r"`([a-z_]+)/?`", table)
+    there = {path.stem for path in (ROOT / "src/dpfl/accounting").iterdir() if not path.name.startswith("_")}
+    assert sorted(placed) == sorted(there)
+
+
 # docs/conformance.md: its table is what `dpfl check` prints, and the claims are what the libraries say today.
 
 
@@ -105,6 +140,38 @@ def test_the_table_is_what_the_command_prints():
     expected = [[dict(zip(header, row, strict=True))[column] for column in columns] for row in printed]
     assert rows == expected
     assert {row[columns.index("verdict")] for row in rows} == {"proven", "refuted", "unproven"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "lowest"),
+    [
+        ("no amplification, 1 round of", 8.98145),
+        ("no amplification, 10 rounds of", 31.3743),
+        ("without replacement, z over one client's norm", 24.7419),
+    ],
+)
+def test_what_refutes_flower_is_spent_by_another_route(claim, lowest):
+    """Another client takes the slot: the sum moves by two norms with the chance of a draw, by dp_accounting's PLD."""
+    [run] = [each for each in CLAIMS if claim in each["name"] and "batch_size" in each]
+    pld = from_gaussian_mechanism(
+        run["noise_multiplier"] / 2,
+        sampling_prob=run["batch_size"] / run["records"],
+        value_discretization_interval=1e-4,
+    ).self_compose(run["steps"])
+    spent = pld.get_epsilon_for_delta(run["delta"])
+    assert run["epsilon"] < lowest <= spent and spent == pytest.approx(lowest, rel=2e-5)
+    page = (DOCS / "conformance.md").read_text(encoding="utf-8")
+    assert re.search(rf"{re.escape(claim)}.*\| refuted \|.* {re.escape(format(lowest))} \|$", page, re.MULTILINE)
+
+
+def test_the_classic_noise_of_one_message_is_right_up_to_the_epsilon_that_the_page_names():
+    """delta of a move of two norms, by two normal tails: the mod's sensitivity is 2 x clipping_norm."""
+    move = lambda epsilon: epsilon / math.sqrt(2 * math.log(1.25e5))  # noqa: E731
+    delta = lambda e, mu: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu)  # noqa: E731
+    page = " ".join((DOCS / "conformance.md").read_text(encoding="utf-8").split())
+    last, at_10 = re.search(r"right up to (\S+) and wrong above: at 10 the exact epsilon is (\S+)\. ", page).groups()
+    assert delta(float(last), move(float(last))) <= 1e-5 < delta(float(last) + 0.1, move(float(last) + 0.1))
+    assert delta(float(at_10), move(10)) == pytest.approx(1e-5, rel=0.02)
 
 
 @pytest.mark.slow

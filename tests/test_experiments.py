@@ -14,12 +14,11 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, Poisson
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.catalog import dataset_entries
-from dpfl.engine.memory_budget import on_cpu
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.grid.configuration import resolve
 from dpfl.grid.expansion import expand
-from dpfl.grid.training_job import TrainingJob
+from dpfl.grid.training_job import TrainingJob, on_cpu
 
 
 @pytest.fixture

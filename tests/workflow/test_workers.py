@@ -12,10 +12,9 @@ import yaml
 from dpfl import experiments
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.engine.memory_budget import on_cpu
 from dpfl.features.scattering import build_features
 from dpfl.grid import configuration, expansion
-from dpfl.grid.training_job import Folders
+from dpfl.grid.training_job import Folders, on_cpu
 from dpfl.pipeline import cost
 from dpfl.reporting.results import write_table
 

@@ -19,7 +19,7 @@ from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, Stag
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.grid.training_job import Folders, TrainingJob
+from dpfl.grid.training_job import Folders, TrainingJob, on_cpu, with_memory
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
@@ -31,7 +31,6 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
 
     from dpfl import experiments
     from dpfl.data.loading import load_description
-    from dpfl.engine.memory_budget import on_cpu
     from dpfl.provenance.run_identity import calibration_code, noise_identity
     from dpfl.reporting.results import write_table
 
@@ -94,7 +93,6 @@ def train(
 def _train(resolved: dict[str, Any], job: TrainingJob, cores: int) -> None:
     """Train one job on its device."""
     from dpfl import experiments
-    from dpfl.engine.memory_budget import with_memory
     from dpfl.pipeline.client_division import clients_on
     from dpfl.pipeline.cost import can_divide
     from dpfl.pipeline.process_cleanup import newest, requeue_before_limit

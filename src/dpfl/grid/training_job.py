@@ -1,4 +1,4 @@
-"""A training job: the runs that are trained together, and the folders of the data that they train on."""
+"""A training job: the runs that are trained together, the folders of their data, and the memory for their gradients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+GPU_SHARE = 0.8  # of what is free on a GPU goes to gradients; data, models and torch's own need the rest
+CPU_GB = 1.0
 
 
 @dataclass(frozen=True)
@@ -65,3 +68,26 @@ class TrainingJob:
 def is_private(cell: Mapping[str, Any]) -> bool:
     """Return whether a cell asks for privacy at all."""
     return not math.isinf(cell["epsilon"])
+
+
+def with_memory(job: TrainingJob, jobs_per_gpu: int = 1) -> TrainingJob:
+    """Return the job with a budget of memory: its own, or if it has none, most of what is free on its GPU, and of the
+    whole GPU's memory at most the share of one of `jobs_per_gpu` jobs.
+
+    To be called where the job's GPU is held (`own_gpu`). A job on a CPU without a budget gets one gigabyte: it cannot
+    know how many others share the machine.
+    """
+    if job.resources["memory_gb"] is not None:
+        return job
+    if job.resources["device"] == "cpu":
+        return replace(job, resources={**job.resources, "memory_gb": CPU_GB})
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    own = GPU_SHARE * min(free, total / jobs_per_gpu)
+    return replace(job, resources={**job.resources, "memory_gb": own / 2**30})
+
+
+def on_cpu(job: TrainingJob) -> TrainingJob:
+    """Return the job for work that needs no GPU, whatever the job trains on: calibration asks for none."""
+    return with_memory(replace(job, resources={**job.resources, "device": "cpu"}))

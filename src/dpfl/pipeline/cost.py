@@ -18,14 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dpfl.data import datasets
 from dpfl.data.datasets import feature_shape
-from dpfl.engine.memory_budget import CPU_GB
-
-if TYPE_CHECKING:
-    from dpfl.grid.training_job import TrainingJob
+from dpfl.grid.training_job import CPU_GB, TrainingJob
 
 # Read the files in which Snakemake says what a job took.
 
@@ -155,7 +152,9 @@ def read(path: Path) -> dict[str, UnitCost]:
     numbers = {"parameters": int}
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    fields = [{name: numbers.get(name, float)(text) for name, text in row.items() if name != "kind"} for row in rows]
+    fields: list[dict[str, Any]] = [
+        {name: numbers.get(name, float)(text) for name, text in row.items() if name != "kind"} for row in rows
+    ]
     return {row["kind"]: UnitCost(row["kind"], **each) for row, each in zip(rows, fields, strict=True)}
 
 

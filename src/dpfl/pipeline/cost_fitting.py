@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,18 +19,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dpfl import gpu
 from dpfl.data.datasets import CLASSES, COLOUR, GREY, feature_shape
-from dpfl.engine.memory_budget import GPU_SHARE
 from dpfl.engine.networks import ImageModel, build
 from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
+from dpfl.grid.training_job import GPU_SHARE, TrainingJob
 from dpfl.pipeline.cost import BASE_MB, UnitCost, WorkCount, cost_key, read_benchmark, work_of
 from dpfl.randomness import generator
-
-if TYPE_CHECKING:
-    from dpfl.grid.training_job import TrainingJob
 
 # Time the training step of image models on this machine.
 

@@ -192,7 +192,7 @@ def resources_of(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(stated, dict):
         return dict(stated)
     words = stated.split() if isinstance(stated, str) else map(str, stated)
-    return dict(each.partition("=")[::2] for each in words)
+    return {name: value for name, _, value in (each.partition("=") for each in words)}
 
 
 def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -200,7 +200,8 @@ def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
     if "jobs" not in options:
         raise InputError(f"{path} lacks jobs: how many jobs may be in the queue at the same time")
     counts = {"side_by_side": 1, "cores": 1, **resources_of(options), **options}
-    return tuple(site.count(path, key, counts[key]) for key in ("jobs", "side_by_side", "cores"))
+    queued, together, cores = (site.count(path, key, counts[key]) for key in ("jobs", "side_by_side", "cores"))
+    return queued, together, cores
 
 
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:

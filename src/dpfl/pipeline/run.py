@@ -112,7 +112,8 @@ def engine_options(words: Sequence[str]) -> EngineOptions:
     from snakemake.exceptions import CliException
 
     parser = get_argument_parser()
-    parser.error = _refuse  # it would print the usage of 150 options, and end the process
+    # Its own would print the usage of 150 options, and end the process.
+    parser.error = _refuse  # pyright: ignore[reportAttributeAccessIssue]
     try:
         known = parser.parse_args(list(words))
     except InputError:

@@ -22,11 +22,10 @@ import pandas as pd
 
 from dpfl import experiments, gpu
 from dpfl.data.loading import load_description
-from dpfl.engine.memory_budget import with_memory
 from dpfl.errors import InputError
 from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
-from dpfl.grid.training_job import Folders, TrainingJob
+from dpfl.grid.training_job import Folders, TrainingJob, with_memory
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import read_record
 from dpfl.provenance.run_identity import is_trained_here

@@ -340,3 +340,15 @@ def test_verdicts_are_made_after_every_page_that_they_are_read_from(project, mon
     record_path(project.results / TABLE).unlink()
     assert project.pages().exit_code == 0  # the table has the same bytes again, and is younger
     assert asked == [False, True]
+
+
+def test_every_run_that_ships_is_of_this_training_code(repository):
+    """One definition of the accountants that training uses too, written another way, would train everything again."""
+    folder = repository / "results" / "paper"
+    shipped = {
+        job: folder / "runs" / job.paper / f"{job.name}.csv.gz"
+        for job in expansion.expand(configuration.read(folder / "config.yaml"))
+    }
+    shipped = {job: table for job, table in shipped.items() if table.is_file()}
+    stated = {job.name: json.loads(record_path(table).read_text())["identity"] for job, table in shipped.items()}
+    assert stated and stated == {job.name: run_identity.run_identity(job) for job in shipped}

@@ -40,17 +40,16 @@ def reals(
         raise ValueError(f"{name} must be within the range of float64") from None
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a real number or an array of them, got {value!r}") from None
-    checks = [(~np.isnan(array), "not NaN"), (np.isfinite(array) | (infinite & (array > 0)), "finite")]
-    if at_least is not None:
-        checks.append((array >= at_least, f"at least {at_least}"))
-    if above is not None:
-        checks.append((array > above, f"above {above}"))
-    if at_most is not None:
-        checks.append((array <= at_most, f"at most {at_most}"))
-    if below is not None:
-        checks.append((array < below, f"below {below}"))
+    checks = [
+        (~np.isnan(array), "not NaN"),
+        (np.isfinite(array) | (infinite & (array > 0)), "finite"),
+        (array >= at_least if at_least is not None else True, f"at least {at_least}"),
+        (array > above if above is not None else True, f"above {above}"),
+        (array <= at_most if at_most is not None else True, f"at most {at_most}"),
+        (array < below if below is not None else True, f"below {below}"),
+    ]
     for holds, rule in checks:
-        if not holds.all():
+        if not np.all(holds):
             first = array[~np.broadcast_to(holds, array.shape)].flat[0]
             raise ValueError(f"{name} must be {rule}, got {first}")
     return array

@@ -33,7 +33,7 @@ export $(SET_BY_USER)
 .DEFAULT_GOAL := demo
 .PHONY: env named demo quick paper pages dry-run plan test test-slow test-lowest test-crate test-slurm torture faults mutants lint docs links bench bench-peers verify release help
 
-env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12, else the first on PATH that fits; TORCH=cpu or cuda, else by the driver)
+env: $(READY) ## set up the environment in .venv, alone (PYTHON=python3.12, else that of .venv or the first on PATH that fits; TORCH=cpu or cuda, else by the driver)
 
 # An environment that is there stays as it is; what is named must fit it.
 named:
@@ -45,11 +45,13 @@ named:
 
 $(READY): requirements.lock $(HASHES) pyproject.toml | named
 	@$(CHECK_TORCH); PATH=$${PATH#*:}; fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null; }; \
-	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; else set -- python3 python python3.13 python3.12 python3.11; fi; \
+	if [ -n "$$PYTHON" ]; then set -- "$$PYTHON"; elif fits $(VENV)/bin/python; then set -- $(VENV)/bin/python; \
+	else set -- python3 python python3.13 python3.12 python3.11; fi; \
 	for candidate; do if fits "$$candidate"; then python=$$candidate; break; fi; done; \
 	if [ -z "$$python" ]; then echo "dpfl: $${PYTHON:-no Python} is not Python 3.11, 3.12 or 3.13 with venv: name one, as make PYTHON=python3.12, or install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version)"; echo "It takes 1.7 GB on disk with the CPU build of torch, 5.4 GB with CUDA, and some minutes."; \
-	"$$python" -m venv $(VENV)
+	ask='import sys; print(sys.version_info[:2])'; was=$$($(VENV)/bin/python -c "$$ask" 2>/dev/null); \
+	if [ "$$was" = "$$("$$python" -c "$$ask")" ]; then clear=; else clear=--clear; fi; "$$python" -m venv $(VENV) $$clear
 	@set -e; env=$(VENV); $(INSTALL_TORCH)
 	$(VENV)/bin/pip $(BY_HASH) requirements.hashes
 	$(VENV)/bin/pip $(SELF)

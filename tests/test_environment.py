@@ -131,6 +131,12 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
     assert not undeclared(["tests", "benchmarks"], needs)
 
 
+def test_the_workflow_asks_for_the_snakemake_that_is_declared(repository):
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [floor] = re.findall(r"snakemake\[reports\]>=([\d.]+)", "\n".join(extras["pipeline"]))
+    assert f'min_version("{floor}")' in (repository / "workflow" / "Snakefile").read_text()
+
+
 def test_the_run_with_the_lowest_versions_has_the_floors_that_are_declared(repository):
     """In the environment of `make test-lowest`: another package may need a newer version than we declare."""
     if Path(sys.prefix).name != ".venv-lowest":

@@ -186,6 +186,7 @@ esac
 def interpreters(make, tmp_path):
     """A function that makes `make env` of interpreters on PATH, those that do not fit with an exclamation mark."""
     (tmp_path / ".venv" / "ready").unlink()
+    (tmp_path / ".venv" / "bin" / "python").unlink()
 
     def env(*names, words=(), pip=""):
         folder = tmp_path / "interpreters"
@@ -215,6 +216,37 @@ def test_the_interpreter_that_is_named_or_first_on_the_path_is_taken(interpreter
     done = interpreters(*names, words=words)
     assert done.returncode == 0, done.stderr
     assert f"with Python of {taken}\n" in done.stdout
+
+
+VERSIONED = """#!/bin/sh
+case "$1" in
+  -c) echo {version} ;;
+  --version) echo "Python {version}" ;;
+  -m) echo "$@" > calls; mkdir -p "$3/bin"; ln -sf /bin/true "$3/bin/pip" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "called"),
+    [
+        ((), "3.11", "-m venv .venv"),  # begun or out of date, it keeps its Python
+        (("PYTHON=python3.11",), "3.11", "-m venv .venv"),
+        (("PYTHON=python3.12",), "3.12", "-m venv .venv --clear"),
+    ],
+)
+def test_an_unfinished_environment_never_mixes_two_pythons(make, tmp_path, words, version, called):
+    (tmp_path / ".venv/ready").unlink()
+    folder = tmp_path / "interpreters"
+    folder.mkdir()
+    names = {".venv/bin/python": "3.11", "interpreters/python3": "3.12"}
+    for name, own in {**names, "interpreters/python3.11": "3.11", "interpreters/python3.12": "3.12"}.items():
+        (tmp_path / name).write_text(VERSIONED.format(version=own))
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.defpath}"}
+    done = subprocess.run(["make", "env", *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"with Python {version}\n" in done.stdout and (tmp_path / "calls").read_text() == f"{called}\n"
 
 
 def test_the_size_is_said_before_anything_is_installed(interpreters):

@@ -1,11 +1,13 @@
 """`dpfl.results`: the shipped results and a small set of our own, from folders, checkouts and crates."""
 
+import itertools
 import json
 import math
 import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ import pytest
 
 from dpfl import results as r
 from dpfl.errors import InputError
+from dpfl.grid import configuration, expansion
 from dpfl.reporting.results import NotRunError, read_csv, write_table
 
 SETTINGS = {"paper": "bhaskar2025", "experiment": "fedavg_images", "dataset": "digits", "stand_in_for": "mnist"}
@@ -162,6 +165,22 @@ def test_a_configuration_stands_for_its_runs(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
     with pytest.raises(InputError, match=r"mine\.yaml has no runs: train it first"):
         r.compare(config, "demo")
+
+
+def test_a_configuration_stands_for_the_part_of_a_job_that_it_asks_for(tmp_path, monkeypatch):
+    """A job trains several cells together, of which `only` may want some."""
+    monkeypatch.chdir(tmp_path)
+    cells = itertools.product((1.2, 2.93), (0, 1))
+    rows = [run(seed, [50.0 + 10 * epsilon + seed], local_epochs=1, epsilon=epsilon) for epsilon, seed in cells]
+    asked = "scale: demo\npapers: [bhaskar2025]\nonly: {model: [scatter_linear], study: [none], local_epochs: [1], "
+    for name, epsilon in {"one": 1.2, "two": 2.93}.items():
+        Path(f"{name}.yaml").write_text(f"{asked}epsilon: [{epsilon}]}}\n")
+    for job in expansion.expand(configuration.read(Path("one.yaml"))):
+        write_table(pd.DataFrame(rows), expansion.run_table(Path("results/demo"), job.paper, job.name))
+    found = r.compare("one.yaml", "two.yaml")
+    assert found.attrs["compared"] == {"bhaskar2025 fedavg_images": ["epsilon"]}
+    assert found["difference"].tolist() == [pytest.approx(17.3)]
+    assert set(r.compare("one.yaml", "demo")["verdict"]) == {"identical", "only in second"}
 
 
 def test_two_sources_that_differ_in_one_number(checkout, tmp_path):

@@ -76,8 +76,8 @@ def table(paper: str, name: int | str, source: Source = "paper") -> pd.DataFrame
     """Return the data of a table, every digit: one row for each cell, the columns as its CSV file has them.
 
     `name` is the number that the paper gives it, or the name that `tables` lists. Published numbers are in
-    published_<name>_<unit>, ours in <name>_<unit>. Raises InputError for a name that there is not, and NotRunError,
-    which is one, with the reason if nothing of it was run.
+    published_<name>_<unit>, ours in <name>_<unit>. Columns: `COLUMNS["table"]` and `COLUMNS["runs"]`. Raises InputError
+    for a name that there is not, and NotRunError, which is one, with the reason if nothing of it was run.
     """
     return _page("tables", paper, name, source)
 
@@ -190,7 +190,7 @@ def _stepped(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def compare(first: Source, second: Source, metric: str | None = None) -> pd.DataFrame:
     """Return what differs between two sources: one row for each cell, with the columns of `COLUMNS["compare"]`.
 
-    A source may also be a configuration (mine.yaml), which stands for its jobs in results/<scale>, or runs of
+    A source may also be a configuration (mine.yaml), which stands for its runs in results/<scale>, or runs of
     `dpfl fedavg`: the folder of one, or a folder that has several. Cells are matched by their settings; one that has a
     single value in the first source and another in the second is what is compared, and `.attrs["compared"]` names it.
     Without a `metric` each experiment has the first of `METRICS` that it measures. Raises InputError if there is no
@@ -223,11 +223,20 @@ def run_tables(paper: str, source: Source = "paper") -> list[pd.DataFrame]:
     return _joined(folder, paper, found)
 
 
-def _joined(folder: Path, paper: str, paths: Sequence[Path]) -> list[pd.DataFrame]:
-    """Return run tables joined by experiment, settings before the seed and measurements after it."""
+def _joined(
+    folder: Path, paper: str, paths: Sequence[Path], asked: Mapping[Path, Mapping[str, Sequence[Any]]] | None = None
+) -> list[pd.DataFrame]:
+    """Return run tables joined by experiment, settings before the seed and measurements after it.
+
+    `asked` has the values of columns that a run of a path must have to count: a configuration may want part of a job.
+    """
     groups: dict[str, list[pd.DataFrame]] = {}
     for path in paths:
         rows = Results(folder, {paper: (path,)}).runs(paper)
+        for name, values in (asked or {}).get(path, {}).items():
+            rows = rows[rows.get(name, pd.Series(math.nan, rows.index)).isin(values)]
+        if rows.empty:
+            continue
         groups.setdefault(str(rows["experiment"].iloc[0]), []).append(rows)
     joined = map(_one_table, groups.values())
     return [rows.assign(job=rows[ORIGIN].str.rpartition(":")[0]) for rows in joined]
@@ -251,8 +260,8 @@ def _own(source: Source) -> list[Path]:
 
 
 def _chosen(source: Source) -> dict[str, list[pd.DataFrame]]:
-    """Return the run tables of a source by paper; of a configuration, those of its jobs that were trained."""
-    path = Path(source)
+    """Return the run tables of a source by paper; of a configuration, those of its runs that were trained."""
+    path, asked = Path(source), {}
     if path.suffix in (".yaml", ".yml"):
         config = configuration.read(path)
         folder = _of_checkout(config["scale"])
@@ -260,12 +269,16 @@ def _chosen(source: Source) -> dict[str, list[pd.DataFrame]]:
         for job in expansion.expand(config):
             if (trained := expansion.run_table(folder, job.paper, job.name)).is_file():
                 found[job.paper].append(trained)
+                asked[trained] = {name: config["only"][name] for name in job.cells[0] if config["only"].get(name)}
     else:
         folder = results_folder(source)
         found = {each.name: sorted(each.glob("*.csv.gz")) for each in sorted((folder / "runs").glob("*"))}
     if not any(found.values()):
         raise InputError(f"{source} has no runs: train it first")
-    return {paper: _joined(folder, paper, paths) for paper, paths in found.items() if paths}
+    tables = {paper: _joined(folder, paper, paths, asked) for paper, paths in found.items() if paths}
+    if not any(tables.values()):
+        raise InputError(f"{source} has no runs: train it first")
+    return tables
 
 
 def _kept(what: str, tables: Sequence[pd.DataFrame], where: Mapping[str, Any]) -> list[pd.DataFrame]:

@@ -142,6 +142,16 @@ def test_the_card_says_what_may_be_published_and_whose_accuracy_it_has(example):
     assert "on the test records: the records of parts.npz" in card and "The clients were divided by labels." in card
 
 
+def test_the_card_counts_the_records_that_equal_parts_leave_out(example):
+    out = run(changed(example, **{**SHORT, "clients": "5"}))
+    clients, card = read_csv(out / "clients.csv"), (out / "privacy.md").read_text()
+    left_out = len(read(Path("my.npz")).train_y) - clients["records"].sum()
+    assert set(clients["records"]) == {287} and left_out == 2
+    said = "5, divided by even; 287 records each; training records without a client, so unused: 2"
+    assert facts(card)["Clients"] == said
+    assert "noise multiplier of a client" not in card
+
+
 def test_without_a_seed_a_secret_one_is_drawn_that_the_record_alone_has(example):
     words = changed(example, **SHORT)
     first, second = run(words), run(changed(words, out="second"))

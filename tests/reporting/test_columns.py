@@ -20,9 +20,19 @@ def test_the_columns_of_shipped_curves_are_documented_in_their_order(repository)
 
 
 def test_every_frame_with_columns_of_its_own_is_documented():
-    """Those of `table` and `figure` are the columns of their CSV files."""
-    assert set(COLUMNS) == {"tables", "runs", "claims", "epsilons", "curves", "compare"}
-    assert all(meaning.strip() for columns in COLUMNS.values() for meaning in columns.values())
+    """Those of `figure` are the columns of its CSV file."""
+    assert set(COLUMNS) == {"tables", "table", "runs", "claims", "epsilons", "curves", "compare"}
+    meanings = [meaning for columns in COLUMNS.values() for meaning in columns.values()]
+    assert all(meaning.strip() and "|" not in meaning for meaning in meanings)  # a cell of a table of Markdown
+
+
+def test_the_columns_of_shipped_tables_are_documented_and_no_others(repository):
+    """A column is a table's own, or a setting or measurement as in `runs`, or the published value of one."""
+    shipped, own = repository / "results" / "paper", set(COLUMNS["table"])
+    found: set[str] = set()
+    for each in r.tables(shipped).query("kind == 'tables' and not_run == ''").itertuples():
+        found |= {name.removeprefix("published_") for name in r.table(each.paper, each.name, shipped)}
+    assert found <= own | set(COLUMNS["runs"]) and own <= found and not own & set(COLUMNS["runs"])
 
 
 def test_the_columns_of_shipped_runs_are_documented_and_no_others(repository):

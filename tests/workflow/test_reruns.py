@@ -115,12 +115,12 @@ EDITS = {
     "the engine's code": (
         "src/dpfl/engine/sgd.py",
         replace("self.noise_multipliers * self.clip_norms", "self.clip_norms * self.noise_multipliers"),
-        ({"accounting", "train", *AFTER_RUNS}, {"bhaskar2025"}),
+        ({"train", *AFTER_RUNS}, {"bhaskar2025"}),
     ),
     "minibatch SGD's code": (
         "src/dpfl/convex/minibatch_sgd.py",
         replace("return means.sum(axis=2)", "return +means.sum(axis=2)"),
-        ({"accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
+        ({"train", *AFTER_RUNS}, {"lowy2021"}),
     ),
     "the scattering transform": (
         "src/dpfl/features/scattering.py",
@@ -129,7 +129,7 @@ EDITS = {
     ),
     "how data are unpacked": (
         "src/dpfl/data/arrays.py",
-        replace("return raw.astype(np.int64)", "return +raw.astype(np.int64)"),
+        replace("arrays = decode(entry, [", "arrays = decode(entry, 1 * ["),
         ({"arrays", "features", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
     "what the runs of one dataset state": (
@@ -141,7 +141,7 @@ EDITS = {
     "an accountant": (
         "src/dpfl/accounting/dpsgd.py",
         replace("return by_element(one, target", "return +by_element(one, target"),
-        ({"accounting", "tables", "claims", "audit"}, set()),
+        ({"accounting", *AFTER_RUNS}, set()),
     ),
     "the format of records": (
         "src/dpfl/provenance/record.py",

@@ -44,7 +44,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MOST_CHARACTERS = 200
 _ALONE = {"--version", "--stages", "--help", "--install-completion", "--show-completion"}
-"""Options that need no command."""
+"""Options that need no command, if they stand before it."""
 _SECONDS = re.compile("[0-9]{1,11}")
 """Seconds since 1970 that are a date before the year 10000: later ones are none to Python."""
 
@@ -66,12 +66,25 @@ def _run() -> None:
     else:
         if status == 130:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt
-        if not status and not Commands.ran and _ALONE.isdisjoint(sys.argv):
+        if not status and not Commands.ran and not _is_alone(sys.argv[1:]):
             raise InputError("no command was run: typer and click do not fit together; pip install -U typer")
         sys.exit(status)
     finally:
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()
+
+
+def _is_alone(words: list[str]) -> bool:
+    """Return whether an option that needs no command stands before the command."""
+    left = iter(words)
+    for word in left:
+        if word in _ALONE:
+            return True
+        if word == "--directory":
+            next(left, None)
+        elif not word.startswith("-"):
+            return False
+    return False
 
 
 def _drop_output() -> None:

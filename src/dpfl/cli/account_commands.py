@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
-from dpfl.accounting.samplers import Sampler, Sampling
+from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError
 from dpfl.reporting.bounds import at_least, at_most
 
-if TYPE_CHECKING:  # scipy, which the accountants need, is slow to import
+if TYPE_CHECKING:  # numpy and scipy, which the accountants need, are slow to import
     from dpfl.accounting.guarantees import Guarantee
+    from dpfl.accounting.samplers import Sampler
 
 EXAMPLE = (
     "dpfl account --sampler shuffled_epochs --batch-size 64 --records 6000 --noise-multiplier 1.0072 --steps 1880 "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpfl.accounting.neighbouring import Neighbouring, Observer
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError, printable
 from dpfl.files import read_given_json

@@ -13,14 +13,16 @@ import typer
 
 from dpfl import __version__, gpu
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
 from dpfl.files import read_bytes, record_path, replacing, write_atomically
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
-if TYPE_CHECKING:  # torch is slow to import
+if TYPE_CHECKING:  # torch and pandas are slow to import
+    import pandas as pd
+
     from dpfl.data.own_arrays import OwnData
     from dpfl.images.own_federation import OwnFederationSettings, OwnModel, OwnRun
 
@@ -199,12 +201,14 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
 
     [row], clients = run.runs.to_dict("records"), run.clients
     sizes = clients["records"]
+    spare = len(data.train_y) - sizes.sum()
+    left_out = f"; training records without a client, so unused: {spare}" if spare else ""
     counts = f"{len(data.train_y)} training and {len(data.test_y)} test records"
     rounds = f"{settings.rounds} rounds of {settings.local_epochs} local epochs, every client weighs the same"
     steps = f"learning rate {settings.learning_rate:g}, momentum {settings.momentum:g}"
     facts = {
         "Data": f"{data.name}: {counts}",
-        "Clients": f"{settings.clients}, divided by {settings.partition}; {sizes.min()} to {sizes.max()} records each",
+        "Clients": f"{settings.clients}, divided by {settings.partition}; {_span(sizes)} records each{left_out}",
         "Model": f"{model.path}: {len(model.initial)} parameters; SHA-256 of its source {model.source_sha256 or '-'}",
         "Training": f"federated averaging: {rounds}; {steps}",
         "Accuracy": f"{row['accuracy_pct']:.2f} % of the test records after the last round ({row['status']})",
@@ -220,11 +224,17 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     notes += _NOTES if settings.private else ()
     if sizes.nunique() > 1 and row["noise_multiplier"]:
         noise = clients["privacy_noise_multiplier"]
-        notes.insert(0, f"{_WEAKEST} Noise multipliers are {noise.min():.6g} to {noise.max():.6g}.")
+        notes.insert(0, f"{_WEAKEST} The noise multiplier of a client is {_span(noise)}.")
     if row["noise_multiplier"] and settings.delta * sizes.max() >= 1:
         notes.insert(0, f"delta is not below 1/{sizes.max()}: to publish one record in clear would be as private.")
     condition = f"{_SECRET if is_secret else _NAMED} {_CONDITION}" if settings.private else _NO_NOISE
     return card("Privacy of this run", facts, notes, condition=condition)
+
+
+def _span(values: pd.Series) -> str:
+    """Return the smallest and the largest number of a column, or the one that all are."""
+    ends = dict.fromkeys(f"{value:.6g}" for value in (values.min(), values.max()))
+    return " to ".join(ends)
 
 
 def _test_note(data: OwnData) -> str:

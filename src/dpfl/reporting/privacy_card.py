@@ -98,8 +98,8 @@ def private_runs(runs: pd.DataFrame) -> pd.DataFrame:
 def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] = ()) -> str:
     """Return the card of a paper's table that was made of `own`, private runs of its run tables.
 
-    It has a row for each different private setting, with the epsilon that the paper claims for it, if any. `limits`:
-    sentences on what limits these epsilons.
+    It has a row for each private setting that differs in the digits shown, with the epsilon that the paper claims for
+    it, if any. `limits`: sentences on what limits these epsilons.
     """
     if "epsilon" not in own:
         own = own.assign(epsilon=math.nan)
@@ -135,7 +135,7 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
         "Cite": f"the paper, and dpfl {__version__} for the epsilons that are proven and exceeded",
     }
     notes = [*_run_notes(own["privacy_note"]), *limits, _PUBLIC]
-    return card(f"Privacy of {paper}, {name}", shown, notes, pd.DataFrame(rows))
+    return card(f"Privacy of {paper}, {name}", shown, notes, pd.DataFrame(rows).drop_duplicates())
 
 
 def _verdict(setting: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ class Sampling(StrEnum):
     """The one list of samplers: their keys in configurations, tables, privacy statements and on the command line.
 
     A setting names a sampler before its parameters are known: they follow from the data. So the keys are members of
-    their own; each class below has its key as `sampling`, and SAMPLERS leads from a key to its class.
+    their own; each class of samplers.py has its key as `sampling`, and SAMPLERS leads from a key to its class.
     """
 
     POISSON = "poisson"

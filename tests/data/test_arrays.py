@@ -175,7 +175,7 @@ def test_insurance_of_any_bytes_is_refused_or_exact(data):
         (HEADER + ROWS[0].replace("27.9", "nan"), "f, row 1, column bmi: 'nan' is not"),
         (HEADER + ROWS[0].replace("27.9", "1_0"), "f, row 1, column bmi: '1_0' is not"),
         (HEADER + ROWS[0].replace("27.9", "1e999"), "f, row 1, column bmi: '1e999' is not"),
-        (HEADER + ROWS[0].replace("southwest", "north"), "f, row 1, column region: 'north' is none of northeast"),
+        (HEADER + ROWS[0].replace("southwest", "north"), "f, row 1, column region: 'north' is not one of northeast"),
         (HEADER + "19,female,27.9\n", "f, row 1, column children: the cell is missing"),
         (HEADER + ROWS[0].strip() + ",7\n", "f, row 1: 8 cells"),
         (HEADER + ROWS[0] + "\n" + ROWS[1], "f, row 2, column age: the cell is missing"),

@@ -58,8 +58,8 @@ NAN = np.where(np.arange(60).reshape(10, 2, 3) == 20, np.nan, X)
         ({"x": X.astype(str), "y": Y}, "it must be numbers, (records, ...)"),
         ({"x": X[:0], "y": Y[:0]}, "x has 0 records"),
         ({"x": X[:1], "y": Y[:1]}, "has one record: two or more are needed"),
-        ({"x": NAN, "y": Y}, "record 3 of x has a value that is no finite number"),
-        ({"x": np.where(np.isnan(NAN), 1e300, X), "y": Y}, "record 3 of x has a value that is no finite number"),
+        ({"x": NAN, "y": Y}, "record 3 of x has a value that is not a finite number"),
+        ({"x": np.where(np.isnan(NAN), 1e300, X), "y": Y}, "record 3 of x has a value that is not a finite number"),
         ({"train_x": X, "train_y": Y, "test_x": X[:, :1], "test_y": Y}, "shape (2, 3), test records (1, 3)"),
         ({"x": np.array([None, {}]), "y": Y[:2]}, "is no .npz file of plain arrays (numpy.savez): Object arrays"),
     ],
@@ -161,4 +161,4 @@ def test_a_folder_that_is_none_of_images_is_one_line(tmp_path):
     refused(r"d/b/0\.png is not an image that can be read: take it out of the folder of its class$")
     other.unlink()
     (tmp_path / "d" / "note.txt").write_text("x")
-    refused(r"note\.txt is no folder of a class")
+    refused(r"note\.txt is not a folder of a class")

@@ -152,7 +152,7 @@ class ClientPrivacy:
 
     @property
     def private(self) -> bool:
-        """True where there is a finite budget, or noise."""
+        """True for a finite budget, or noise."""
         return self.sigma is not None or math.isfinite(self.epsilon)
 
     @property
@@ -179,7 +179,7 @@ class ClientPrivacy:
         return 1 / float(gaussian_dp.mu(self.preparation_share * self.epsilon, self.delta))
 
     def segments(self, strategy: Strategy, sigma: float) -> list[Segment]:
-        """Return what is released with a run's sigma: the preparation, then the rounds."""
+        """Return the releases with a run's sigma: the preparation, then the rounds."""
         prepared = self.preparation_sigma()
         release = [Segment(1, prepared, 1.0)] if prepared else []
         return release + strategy.segments(self.course, sigma=sigma, records=self.records)
@@ -327,7 +327,7 @@ class AsyncCell:
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, noise_multiplier (over the clip norm) and the privacy statement of one client.
+    """Return a row for each cell: its keys, noise_multiplier (over the clip norm), one client's privacy statement.
 
     The noise meets the cell's epsilon, or is the cell's sigma: by C_p composed for batches of fixed size, by
     privacy-loss distributions for Poisson batches. Asynchrony does not enter. `description` is the dataset's,
@@ -351,7 +351,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Train every cell and seed of `job`; return the run table, a row a run, cells in order and seeds within.
+    """Train every cell and seed of `job`; return the run table, a row for each run, cells in order and seeds within.
 
     Metrics: accuracy_pct of the server's last model on the test set, accuracy_pct_by_epoch (JSON list), and what the
     events counted (dpfl.asynchronous.events.Program). A run whose weights left the numbers is "diverged".
@@ -403,7 +403,7 @@ def _plans(job: TrainingJob, records: int) -> list[AsyncCell]:
 
 
 def given(job: TrainingJob, cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with a cell's on top, and with those of its scenario between; raises InputError."""
+    """Return the settings with a cell's on top, and with its scenario's between; raises InputError."""
     chosen = ScenarioSettings.of(job.settings, cell)
     scenarios, name = chosen.scenarios, chosen.scenario
     if name not in scenarios:

@@ -183,7 +183,7 @@ def noisy_moments(inputs: Tensor, *, bound: float, noise_multiplier: float, nois
 
 
 class InputNormalisation(StrEnum):
-    """Normalisations of inputs; exact statistics leak, and so do those of a batch. A record's own cost nothing."""
+    """Normalisations of inputs; exact statistics leak, and so do a batch's. A record's own cost nothing."""
 
     NONE = "none"
     NORMALISED = "normalised"

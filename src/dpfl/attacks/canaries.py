@@ -98,7 +98,7 @@ class CanaryGradients:
         self.inner, self.classes, self.included = inner, classes, included
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """Return the sums of the records, then those of the canaries; shape (variants, parameters + canaries)."""
+        """Return the sums of the records, then the sums of the canaries; shape (variants, parameters + canaries)."""
         x, y, present = batch
         canary = y >= self.classes
         labels = torch.where(canary, 0, y)
@@ -170,7 +170,7 @@ SIMULATION_SEED = 2**32
 
 
 class CanarySettings(Settings):
-    """The setting that is added to those of the audited experiment: how many records are canaries."""
+    """The setting that is added to the audited experiment's settings: how many records are canaries."""
 
     canaries: Count
 

@@ -163,12 +163,12 @@ def _log_density_of_maximum(x: Array, shift: float, steps: int) -> Array:
 
 
 def repeated_batches(observed: Array, law: StepLaw) -> Array:
-    """Return the log likelihood ratio where all epochs draw the same batches: that of the mean over epochs."""
+    """Return the log likelihood ratio where all epochs draw the same batches: the ratio of the mean over epochs."""
     return _averaged(observed, law, axis=1)
 
 
 def repeated_batch(observed: Array, law: StepLaw) -> Array:
-    """Return the log likelihood ratio where all steps of an epoch draw one batch: that of the mean over steps."""
+    """Return the log likelihood ratio where all steps of an epoch draw one batch: the ratio of the mean over steps."""
     return _averaged(observed, law, axis=2)
 
 
@@ -215,7 +215,7 @@ def simulate(law: StepLaw, shape: tuple[int, int, int], *, world: int, seed: int
 
 
 def best_statistics(law: StepLaw) -> dict[str, Statistic]:
-    """Return by name what is best where the law holds: the likelihood ratio, and for epochs that of their maxima."""
+    """Return by name what is best if the law holds: the likelihood ratio, and for epochs their maxima's."""
     named: dict[str, Statistic] = {"log_likelihood_ratio": partial(log_likelihood_ratio, law=law)}
     if law.sampling in _ONCE_AN_EPOCH:
         named["epoch_maxima"] = partial(epoch_maxima, law=law)
@@ -345,7 +345,7 @@ def strongest_test(
     claims: Claims,
     confidence: float,
 ) -> Evidence:
-    """Return the test that is strongest against `claims` on the trials of `design`, counted on those of `evaluation`.
+    """Return the test that is strongest against `claims` on the trials of `design`, counted on `evaluation`.
 
     Each is a pair of observations (trials, epochs, steps) from the worlds P and Q; `design` may be simulated. The
     trials of `evaluation` are independent of it. Guarantee: where the claims hold and trials are independent, the

@@ -114,7 +114,7 @@ def message_pair(run: MessageRun) -> WorstPair:
 
 
 def message_law(run: MessageRun, records: int, noise_std: float) -> StepLaw:
-    """Return what a message sees of the record: in clip norms over the batch size, that of the noise included.
+    """Return what a message sees of the record: in clip norms over the batch size, with the noise's.
 
     Where the mean is clipped a record that is drawn moves it by the clip norm, batch_size times more.
     """

@@ -77,7 +77,7 @@ class NoiseOncePerRound(OracleTraining):
 
 
 class ForgottenSensitivity(NoiseHalved):
-    """Scales the noise to the clip norm where one record replaced by another moves a sum by twice that."""
+    """Scales the noise to the clip norm, though a record replaced by another moves a sum by twice that."""
 
 
 class BatchRepeated(OracleTraining):
@@ -93,7 +93,7 @@ class SeedReused(OracleTraining):
     """Seeds the noise of every epoch alike."""
 
     def noise(self, size: int, seed: int, epoch: int, step: int, steps: int) -> Tensor:
-        """That of the first epoch."""
+        """The first epoch's."""
         return super().noise(size, seed, 1, step, steps)
 
 

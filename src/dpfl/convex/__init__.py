@@ -1,1 +1,1 @@
-"""Convex problems in numpy: the problems, federated rounds, one file an algorithm, and the experiments on them."""
+"""Convex problems in numpy: the problems, federated rounds, a file for each algorithm, and the experiments on them."""

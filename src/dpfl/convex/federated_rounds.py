@@ -147,7 +147,7 @@ class Protocol:
             raise ValueError(f"sampling must be WITH_REPLACEMENT, FIXED or FULL here, got {self.sampling!r}")
 
     def fits(self, trials: Trials) -> None:
-        """Raise ValueError, naming the field, where the protocol asks for clients or records that there are not."""
+        """Raise ValueError, naming the field, if the protocol asks for clients or records that do not exist."""
         if self.participation.most > trials.clients:
             raise ValueError(f"participation: {self.participation.most} of {trials.clients} clients cannot take part")
         sizes = np.diff(trials.starts)

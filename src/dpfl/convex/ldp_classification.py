@@ -56,7 +56,7 @@ class ClassificationSettings(LdpSettings):
 
 @dataclass(frozen=True)
 class Classification:
-    """The task: logistic loss; x holds the features of all training images, zeros where no client may hold one."""
+    """The task: logistic loss; x holds the features of all training images, zeros if no client may hold one."""
 
     plan: LdpPlan
     pairs: DigitPairs
@@ -120,7 +120,7 @@ def features(images: ImageData, pairs: DigitPairs, components: int) -> Array:
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: see dpfl.convex.silo_jobs.calibrate_plan.
+    """Return a row for each cell: see dpfl.convex.silo_jobs.calibrate_plan.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """

@@ -79,7 +79,7 @@ class Regression:
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: see dpfl.convex.silo_jobs.calibrate_plan.
+    """Return a row for each cell: see dpfl.convex.silo_jobs.calibrate_plan.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """

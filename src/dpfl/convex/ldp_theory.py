@@ -1,4 +1,4 @@
-"""lowy2021's theorems on problems whose optimum is known: excess risk of its algorithms, a row a run.
+"""lowy2021's theorems on problems whose optimum is known: excess risk of its algorithms, a row for each run.
 
 A job is one study: its settings and each of its cells together say what is run (`TheoryCell`). Runs
 whose data, algorithm and rounds agree are trained as one stack. Rounds, batches, stages, step sizes and outputs are
@@ -147,7 +147,7 @@ class TheoryCell(Settings):
         """Raise ValueError for what cannot be run, or has no accounting."""
         if self.rounds is None and self.algorithm is not Algorithm.ONE_PASS:
             if self.theorem is None:
-                raise ValueError("rounds is None; it must be a whole number, at least 1, but for one_pass or a theorem")
+                raise ValueError("rounds must be a whole number, at least 1, but for one_pass or a theorem")
             if not self.private:
                 raise ValueError(f"epsilon is {self.epsilon}; the rounds of theorem {self.theorem} depend on it")
         if self.batches is RecordDraws.DRAWN and (self.theorem is None or self.noise is TheoryNoise.TIGHT):
@@ -271,7 +271,7 @@ class TheoryCell(Settings):
 
     @property
     def private(self) -> bool:
-        """True where there is noise."""
+        """True with noise."""
         return math.isfinite(self.epsilon)
 
     @property
@@ -367,7 +367,7 @@ class TheoryCell(Settings):
 
     @property
     def smoothness(self) -> float:
-        """beta of F, which the proofs use of the records' own; that of the smoothed loss where there is one."""
+        """beta of F, which the proofs use of the records' own; the smoothed loss's, if one is used."""
         return self.loss.smoothness * self.problem.curvature + self.problem.regularisation
 
     def stages(self, noise_multiplier: float) -> list[Restart]:
@@ -475,7 +475,7 @@ STACK_BYTES = 2**28
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
+    """Return a row for each cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of a message,
     clip_norm / K. Raises InputError naming the setting or the cell's key that cannot be used.

@@ -67,7 +67,7 @@ class LossConstants:
 
     @classmethod
     def of(cls, model: str, radius: float, regularisation: float) -> LossConstants:
-        """Return those of a model; `lipschitz` bounds half of how far two records' gradients may lie apart."""
+        """Return the constants of a model; `lipschitz` bounds half of how far two records' gradients may lie apart."""
         if model == MEAN_INK:
             return cls(radius + 0.5, 1.0, 1.0, radius, 0.0)
         return cls(LIPSCHITZ, CURVATURE + regularisation, regularisation, radius, regularisation)
@@ -212,7 +212,7 @@ class PnsgdCell(Settings):
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
+    """Return a row for each cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
 
     privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
     stopping times where order or stop are secret; privacy_epsilon_proven is of one noisy gradient with every model
@@ -238,7 +238,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table: a row a run, cells in order and seeds within.
+    """Return the run table: a row for each run, cells in order and seeds within.
 
     Metrics: excess_risk on the n records, above the optimum in the ball; accuracy_pct on the test set (nan for a mean).
     A randomly stopped run has their means over `stops` stopping steps, one in each of as many equal parts of the pass.

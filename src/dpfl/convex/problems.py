@@ -37,7 +37,7 @@ class Loss(Protocol):
         ...
 
     def derivative(self, scores: Array, targets: Array) -> Array:
-        """Return the derivative of phi by the score; one of its subgradients where there is none."""
+        """Return the derivative of phi by the score; one of its subgradients if it has no derivative."""
         ...
 
 

@@ -301,7 +301,7 @@ class LdpPlan:
         return plan
 
     def protocol_of(self, algorithm: str) -> Protocol:
-        """Return an algorithm's protocol: a step of local SGD draws its record anew, whatever a minibatch does."""
+        """Return an algorithm's protocol: a step of local SGD draws its record again, whatever a minibatch does."""
         fields = dict(vars(self.protocol))
         if algorithm == "local":
             fields["sampling"] = Sampling.WITH_REPLACEMENT
@@ -322,7 +322,7 @@ class LdpPlan:
         )
 
     def calibrated_messages(self, algorithm: str) -> ClientMessages:
-        """Return the messages that the noise is calibrated for: those of a client with the records that it counts."""
+        """Return the messages that the noise is calibrated for: a client's, with the records that it counts."""
         messages = self.messages(algorithm)
         counted = self.records if algorithm == "minibatch" else self.local_noise_records
         if counted == self.records:
@@ -405,7 +405,7 @@ class LdpTask(typing.Protocol):
 
 
 def calibrate_plan(plan: LdpPlan, cells: tuple[dict[str, Any], ...], unaccounted: str) -> pd.DataFrame:
-    """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
+    """Return a row for each cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of what is released:
     clip_norm / K in the mean that minibatch SGD sends, clip_norm in a step of local SGD (replacing a record moves

@@ -222,7 +222,7 @@ def empirical_optimum(problem: Problem, drawn: Drawn) -> Array:
     if problem.kind is Kind.ABSOLUTE:
         return problem.models(0)[0]
     if problem.kind is Kind.LINEAR:
-        raise ValueError("kind is 'linear'; its risk is that of the population")
+        raise ValueError("kind is 'linear'; its risk is the population's")
     free = _newton(problem, drawn, problem.regularisation)
     if np.linalg.norm(free) <= problem.radius:
         return free

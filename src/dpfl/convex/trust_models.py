@@ -342,7 +342,7 @@ def _release(plan: TrustCell) -> FederatedRelease:
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, noise_std (of a step's mean gradient), noise_multiplier, privacy_* columns.
+    """Return a row for each cell: its keys, noise_std (of a step's mean gradient), noise_multiplier, privacy_* columns.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
@@ -363,7 +363,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table: a row a run, cells in order and seeds within.
+    """Return the run table: a row for each run, cells in order and seeds within.
 
     Metrics: excess_risk over the n records above the optimum in the ball, accuracy_pct on the test set, and the
     optimum's. `progress` counts noisy steps of a whole stack. `checkpoint` is not used: minutes at most.

@@ -106,7 +106,7 @@ class AggregatorCell(Settings):
 
     @property
     def sampler(self) -> Sampler:
-        """Sampler of a round's users: each once, or anew in every round."""
+        """Sampler of a round's users: each once, or drawn again in every round."""
         return cast("Any", SAMPLERS[self.draw.sampling])(self.batch_size, self.users)
 
     @property
@@ -165,7 +165,7 @@ def calibrated_noise_std(run: AggregatorCell) -> float:
 
 
 def privacy(run: AggregatorCell, noise_std: float) -> dict[str, Any]:
-    """Return the statement's columns, with what is released and epsilon by contraction (nan where it has no answer).
+    """Return the statement's columns, with the release and epsilon by contraction (nan where it has no answer).
 
     noise_multiplier is the deviation of the noise in a round's SUM over one user's largest share, sqrt(m) noise_std/L.
     privacy_epsilon_proven is by composition and holds whatever is released; privacy_epsilon_contraction is Theorem 2's
@@ -238,7 +238,7 @@ def _note(run: AggregatorCell) -> str:
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, noise_std, noise_multiplier and the columns of `privacy`.
+    """Return a row for each cell: its keys, noise_std, noise_multiplier and the columns of `privacy`.
 
     noise_std is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
     Raises InputError naming the setting or the cell's key that cannot be used.
@@ -263,7 +263,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table: a row a run, cells in order and seeds within.
+    """Return the run table: a row for each run, cells in order and seeds within.
 
     Metrics: excess_risk (of the users' own records; for new users of the population that they are drawn from), its
     bound excess_bound (nan: none stated), least_risk, idle_excess_risk (of w = 0, where all start), accuracy_pct on the

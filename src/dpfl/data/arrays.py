@@ -125,7 +125,7 @@ def _cell(text: str, categories: tuple[str, ...], place: str) -> float:
         raise InputError(f"{place}: the cell is missing")
     if categories:
         if text not in categories:
-            raise InputError(f"{place}: {text[:40]!r} is none of {', '.join(categories)}")
+            raise InputError(f"{place}: {text[:40]!r} is not one of {', '.join(categories)}")
         return float(categories.index(text))
     if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
         raise InputError(f"{place}: {text[:40]!r} is not a finite number")

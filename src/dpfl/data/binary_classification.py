@@ -61,7 +61,7 @@ def load_scattered(arrays: Path, features: Path) -> BinaryTask:
             raise InputError(f"{path}: no such file; compute the scattering features first (dpfl features)")
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
         if len(stored) != len(getattr(data, f"{part}_y")):
-            raise InputError(f"{path}: {len(stored)} features for other records; compute them anew (dpfl features)")
+            raise InputError(f"{path}: {len(stored)} features for other records; compute them again (dpfl features)")
         parts[part] = _in_parts(stored, lambda block: block.astype(np.float64).mean(axis=(2, 3)))
     return _task(data, parts)
 

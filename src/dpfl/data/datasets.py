@@ -23,7 +23,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Source:
-    """A raw file of a dataset. `bytes` and `sha256` are those of its decompressed content.
+    """A raw file of a dataset. `bytes` and `sha256` belong to its decompressed content.
 
     `urls` are tried in their order. Where `archive` is set they are its addresses, and `member` is the file's name in
     it. A file with `variant_of` is accepted in the place of that file; its note must then appear wherever its numbers

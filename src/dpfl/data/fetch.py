@@ -304,7 +304,7 @@ def fetch(
             return _present(wanted, raw_folder) or _first(candidates, _Job(raw_folder, timeout_seconds, progress))
     except Refused as error:
         raise InputError(
-            f"cannot fetch {file} of {dataset}: {error}. To mend it, set data.mirror in the configuration, or "
+            f"cannot fetch {file} of {dataset}: {error}. Set data.mirror in the configuration, or "
             f"DPFL_MIRROR, to a folder or URL that holds {entry.mirror_folder}/{file} (plain, .gz or .xz)"
         ) from None
     except OSError as error:
@@ -445,12 +445,12 @@ def configured(setting: str | None) -> Path | str | None:
         parts = urlsplit(named)
         _ = parts.port  # raises for what is no port
     except ValueError as error:
-        raise InputError(f"the mirror {named} is no address: {error}") from None
+        raise InputError(f"the mirror {named} is not an address: {error}") from None
     if parts.scheme in ("http", "https") and parts.hostname:
         return named.rstrip("/")
     if "://" in named and parts.scheme != "file":
         raise InputError(f"the mirror {named} must be a folder or an address with file://, http:// or https://")
     folder = Path(url2pathname(parts.path) if parts.scheme == "file" else named).expanduser()
     if not folder.is_dir():
-        raise InputError(f"the mirror {named} is not a folder; mend data.mirror in the configuration, or DPFL_MIRROR")
+        raise InputError(f"the mirror {named} is not a folder; fix data.mirror in the configuration, or DPFL_MIRROR")
     return folder

@@ -92,7 +92,7 @@ def _npz(path: Path) -> dict[str, NDArray]:
             if not all(
                 isinstance(array, np.ndarray) for array in arrays.values()
             ):  # numpy gives other content as bytes
-                raise ValueError("a member is no array")
+                raise ValueError("a member is not an array")
             return arrays
     except InputError:
         raise
@@ -119,7 +119,7 @@ def _checked(path: Path, arrays: dict[str, NDArray], x: str, y: str) -> tuple[ND
         values /= np.float32(255)
     bad = ~np.isfinite(values).reshape(len(values), -1).all(1)
     if bad.any():
-        raise InputError(f"{path}: record {np.flatnonzero(bad)[0]} of {x} has a value that is no finite number")
+        raise InputError(f"{path}: record {np.flatnonzero(bad)[0]} of {x} has a value that is not a finite number")
     return values, labels.astype(np.int64)
 
 
@@ -135,7 +135,7 @@ def _images(folder: Path) -> tuple[str, dict[str, NDArray]]:
         images, labels = [], []
         for place in _shown(part):
             if not place.is_dir() or place.name not in classes:
-                raise InputError(f"{place} is no folder of a class; there are {', '.join(classes[:10])}")
+                raise InputError(f"{place} is not a folder of a class; there are {', '.join(classes[:10])}")
             for file in _shown(place):
                 content, image = _image(file)
                 shape = shape or image.shape

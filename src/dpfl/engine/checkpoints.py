@@ -32,7 +32,7 @@ def save(path: Path, state: dict[str, Any], digest: str) -> None:
 
 
 def load(path: Path, digest: str) -> dict[str, Any] | None:
-    """Return the state saved at `path`, tensors on the CPU, or None where there is none that may be used.
+    """Return the state saved at `path`, tensors on the CPU, or None if no state may be used.
 
     Not used, and a warning says why: a file that is damaged (its SHA-256 does not match), one that carries another
     digest, and one that contains other than plain data, of which nothing is unpickled.

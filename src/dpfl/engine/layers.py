@@ -653,7 +653,7 @@ class ScaledConvolution(ReadsBatch):
         factors: Tensor | None,
         gradients: Parameters | None,
     ) -> Parameters:
-        """Sum the gradients of the folded filters, and those of scale and shift where they were formed."""
+        """Sum the gradients of the folded filters, and the gradients of scale and shift if they were formed."""
         sums = self.joint.weighted_gradient_sum(output_gradients, cache, (), factors, None)
         sums = [each[0] for each in self._unfolded(*(each[None] for each in (*sums, *parameters)))]
         if gradients is not None:

@@ -92,7 +92,7 @@ class ImageModel(StrEnum):
 
 
 class Architecture(StrEnum):
-    """Networks: those of the authors' code, or those that the paper's text cites."""
+    """Networks: from the authors' code, or cited by the paper's text."""
 
     AUTHORS = "authors"
     CITED = "cited"

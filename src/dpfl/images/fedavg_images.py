@@ -204,7 +204,7 @@ NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
 
 
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the noise and the privacy statement of each cell of `job`: a row a cell, in order.
+    """Return the noise and the privacy statement of each cell of `job`: a row for each cell, in order.
 
     Columns: the cell's (FedavgCell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the
     cell's epsilon, which is the claim, by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over
@@ -312,7 +312,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Train every cell and seed of `job`; return the run table, a row a run, cells in order and seeds within.
+    """Train every cell and seed of `job`; return the run table, a row for each run, cells in order and seeds within.
 
     Metrics: accuracy_pct on the test set after the last round, and accuracy_pct_by_round (JSON list). A run whose
     weights left the numbers has status "diverged" and the accuracy that was measured all the same; it touches no other
@@ -419,7 +419,7 @@ def inputs_of(
         images, source = len(source), np.load(path, mmap_mode="r", allow_pickle=False)
         if len(source) != images:
             raise InputError(
-                f"{folders.features}: {len(source)} {part} features, should be {images}; compute them anew"
+                f"{folders.features}: {len(source)} {part} features, should be {images}; compute them again"
             )
     inputs = torch.empty((len(rows), *source.shape[1:]), dtype=torch.float32, device=settings.device)
     dataset = data.description["stand_in_for"] or data.description["name"]

@@ -112,7 +112,7 @@ class OwnFederationSettings(Settings):
         return self.noise_multiplier != 0 if self.noise_multiplier is not None else not math.isinf(self.epsilon or 0)
 
     def shares(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Return each client's indices into the training records. Raises InputError where one has none."""
+        """Return each client's indices into the training records. Raises InputError if a client has no record."""
         kind, parameter = _law(self.partition)
         if self.clients > len(labels):
             raise InputError(f"clients: {self.clients} are more than the {len(labels)} training records")
@@ -391,7 +391,7 @@ def check(data: OwnData, model: OwnModel, settings: OwnFederationSettings) -> No
 
 @dataclass(frozen=True)
 class OwnRun:
-    """Result of a run: its run table of one row, a row a client with its statement, and the averaged model."""
+    """Result of a run: its run table of one row, a row for each client with its statement, and the averaged model."""
 
     runs: pd.DataFrame
     clients: pd.DataFrame

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import re
 import runpy
 import shlex
@@ -12,6 +13,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from dpfl.accounting import gaussian_dp, hidden_state
@@ -105,6 +108,38 @@ def test_the_table_is_what_the_command_prints():
     expected = [[dict(zip(header, row, strict=True))[column] for column in columns] for row in printed]
     assert rows == expected
     assert {row[columns.index("verdict")] for row in rows} == {"proven", "refuted", "unproven"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "lowest"),
+    [
+        ("no amplification, 1 round of", 8.98145),
+        ("no amplification, 10 rounds of", 31.3743),
+        ("without replacement, z over one client's norm", 24.7419),
+    ],
+)
+def test_what_refutes_flower_is_spent_by_another_route(claim, lowest):
+    """Another client takes the slot: the sum moves by two norms with the chance of a draw, by dp_accounting's PLD."""
+    [run] = [each for each in CLAIMS if claim in each["name"] and "batch_size" in each]
+    pld = from_gaussian_mechanism(
+        run["noise_multiplier"] / 2,
+        sampling_prob=run["batch_size"] / run["records"],
+        value_discretization_interval=1e-4,
+    ).self_compose(run["steps"])
+    spent = pld.get_epsilon_for_delta(run["delta"])
+    assert run["epsilon"] < lowest <= spent and spent == pytest.approx(lowest, rel=2e-5)
+    page = (DOCS / "conformance.md").read_text(encoding="utf-8")
+    assert re.search(rf"{re.escape(claim)}.*\| refuted \|.* {re.escape(format(lowest))} \|$", page, re.MULTILINE)
+
+
+def test_the_classic_noise_of_one_message_is_right_up_to_the_epsilon_that_the_page_names():
+    """delta of a move of two norms, by two normal tails: the mod's sensitivity is 2 x clipping_norm."""
+    move = lambda epsilon: epsilon / math.sqrt(2 * math.log(1.25e5))  # noqa: E731
+    delta = lambda e, mu: norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu)  # noqa: E731
+    page = " ".join((DOCS / "conformance.md").read_text(encoding="utf-8").split())
+    last, at_10 = re.search(r"right up to (\S+) and wrong above: at 10 the exact epsilon is (\S+)\. ", page).groups()
+    assert delta(float(last), move(float(last))) <= 1e-5 < delta(float(last) + 0.1, move(float(last) + 0.1))
+    assert delta(float(at_10), move(10)) == pytest.approx(1e-5, rel=0.02)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
+from dpfl.accounting import balls_in_bins
 from dpfl.accounting.balls_in_bins import Grid, Rounding, law_of_sum, laws_above, laws_below, lowest, one_term
 from dpfl.accounting.composition import epsilon_above, epsilon_below
 
@@ -70,6 +71,39 @@ def test_two_bins_agree_with_an_integral(sigma, add, delta):
     assert epsilon_below([(below, 1)], delta) <= exact * (1 + 1e-7)
     assert epsilon_above([(above, 1)], delta) >= exact * (1 - 1e-7)
     assert epsilon_above([(above, 1)], delta) == pytest.approx(epsilon_below([(below, 1)], delta), rel=2e-4)
+
+
+def _put(bins: int, sigma: float, x: float) -> float:
+    """E (x - L)+ of two or three bins: quadrature over all terms but one, of which the put has a closed form."""
+    z, s = np.linspace(-10, 10, 2001), 1 / sigma
+    weights, terms = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0]), np.exp(s * z - s * s / 2)
+    if bins == 3:
+        weights, terms = np.outer(weights, weights), np.add.outer(terms, terms)
+    rest = bins * x - terms
+    weights, rest = weights[rest > 0], rest[rest > 0]
+    cut = np.log(rest) / s + s / 2
+    return float(weights @ (rest * ndtr(cut) - ndtr(cut - s))) / bins
+
+
+@pytest.mark.parametrize(("bins", "sigma"), [(2, 0.4), (2, 1.0), (3, 0.35), (3, 0.6)])
+def test_puts_of_few_bins_agree_with_quadrature(bins, sigma):
+    """A put has no use for a term above the number of bins, where its window ends: all that is below counts."""
+    above, below = laws_above(sigma, bins, 1, 1e-5)[1], laws_below(sigma, bins, 1, 1e-5)[1]
+    for epsilon in (0.0, 0.02, 0.5, 2.0):
+        exact = math.exp(epsilon) * _put(bins, sigma, math.exp(-epsilon))
+        ends = [
+            law.lost + float(law.masses @ np.maximum(-np.expm1(np.minimum(epsilon - law.losses, 0.0)), 0.0))
+            for law in (below, above)
+        ]
+        assert ends[0] <= exact * (1 + 3e-6) and exact <= ends[1] * (1 + 3e-6)  # the quadrature is off by 1e-6
+        assert ends == pytest.approx([exact] * 2, rel=1e-3)
+
+
+def test_the_terms_of_a_put_end_at_the_number_of_bins():
+    """Of little noise a term may be e^100 and more."""
+    for spread, bins in ((1.0, 2), (3.0, 94), (5.0, 2000)):
+        scale = balls_in_bins._scale(spread, bins, 2.5 * bins, 1 << 15, -1)
+        assert bins <= scale.grid.end < bins + 2 * scale.grid.step
 
 
 def test_monte_carlo_of_the_mechanism_agrees():
@@ -189,3 +223,31 @@ def test_the_transforms_noise_covers_a_direct_sum():
     errors = law.masses[:size] - direct[:size] / law.units()[:size]
     assert np.all(np.abs(errors) <= law.noise + 1e-13 * law.masses[:size])
     assert float(np.linalg.norm(errors)) <= law.noise_norm <= law.noise * math.sqrt(512)
+
+
+@pytest.mark.parametrize(("tilt", "first", "size"), [(0.3, 60, 128), (1.5, 130, 64), (-0.8, 40, 64), (-3.0, 20, 32)])
+def test_what_wraps_around_is_bounded_by_the_least_of_all_tilts(tilt, first, size):
+    """The search stops where the bound turns, which is convex in the tilt: above a direct sum, and no other is less."""
+    grid, terms = Grid(lowest(0.7), 0.05, 120), 4
+    masses = one_term(grid, 0.7, Rounding.SPREAD)
+    direct = masses
+    for _ in range(terms - 1):
+        direct = np.convolve(direct, masses)
+    law = law_of_sum(masses, grid, terms, size, first, tilt)
+    start = grid.start * terms
+    tilted = np.exp(tilt * (start + grid.step * np.arange(direct.size)) - law.log_scale) * direct
+    outside = tilted[:first].sum() + tilted[first + size :].sum()
+    assert 1e-9 < outside <= law.wrapped * (1 + 1e-9)
+    if tilt < 0:
+        assert direct[:first].sum() <= law.below * (1 + 1e-9)
+
+    def least(factors: tuple[float, ...], edge: float) -> float:
+        """The least of Chernoff's bounds of the tilted mass beyond an edge, under all tilts."""
+        others = (tilt + factor * abs(tilt) for factor in factors)
+        places = grid.step * np.arange(masses.size)
+        moment = lambda tilt: terms * math.log(float(masses @ np.exp(tilt * places)))  # noqa: E731
+        return min(1.0, *(math.exp(moment(other) - moment(tilt) - (other - tilt) * edge) for other in others))
+
+    down = tuple(-factor for factor in balls_in_bins._OFFSETS_BELOW)
+    known = least(balls_in_bins._OFFSETS, (first + size) * grid.step) + least(down, first * grid.step)
+    assert law.wrapped == pytest.approx(known, rel=1e-9)

@@ -181,6 +181,19 @@ def test_what_is_known_to_be_larger_is_returned_at_once():
     assert search(10, 0.9).interval(0.0, both=True) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize(("steps", "epsilon"), [(10, 1.5), (40, 4.0), (100, 1.99), (100, 19.9), (100, 25.0)])
+def test_the_bound_by_tilts_is_above_the_binomial_and_the_least_of_all_doublings(steps, epsilon):
+    """Chernoff's bound of ln delta, convex in the tilt: the doublings that come after its turn are not looked at."""
+    truth = math.exp(LEVEL) / (1 + math.exp(LEVEL))
+    masses, losses = binom.pmf(np.arange(steps + 1), steps, truth), (2 * np.arange(steps + 1) - steps) * LEVEL
+    exact = float(masses @ np.maximum(0, -np.expm1(epsilon - losses)))
+    top = losses[-1]
+    bounds = [np.log(masses @ np.exp(2.0**k * (losses - top))) + 2.0**k * (top - epsilon) for k in range(12)]
+    found = search(steps, 1e-5)._chernoff(epsilon)
+    assert (exact == 0 or found > math.log(exact)) and found <= min(bounds) + 1e-9
+    assert epsilon > top or found == pytest.approx(min(bounds), rel=1e-9)
+
+
 @pytest.mark.parametrize("tilt", [0.0, 1.0])
 def test_a_profile_has_the_bounds_of_delta_at_every_loss(tilt):
     law = composition.pessimistic(regrid(GridLaw(-2.5, 0.5, binom.pmf(np.arange(11), 10, 0.6)), 0.5))

@@ -58,6 +58,15 @@ def test_two_bins_agree_with_an_integral(sigma, delta):
     assert stated.lower <= exact <= stated.upper == pytest.approx(found, rel=1e-9)
 
 
+@pytest.mark.parametrize(("sigma", "delta"), [(0.9, 1e-3), (1.0, 1e-6), (2.5, 1e-6)])
+def test_two_moves_are_above_the_exact_replacement(sigma, delta):
+    """And so in multiples of the profiles, for which two moves need no less than a replacement."""
+    exact = brentq(lambda epsilon: _two_bins_profile(sigma, epsilon) - delta, 1e-9, 40, xtol=1e-10)
+    laws = balls_in_bins.laws_above(sigma, 2, 1, delta, rough=True)
+    moved = in_two_moves(*(partial(epsilon_above, [(law, 1)]) for law in laws), delta)
+    assert exact * (1 - 1e-7) <= moved <= 1.5 * exact
+
+
 def _losses(sigma: float, bins: int, epochs: int, draws: int) -> np.ndarray:
     """Losses of the mechanism as it runs: the record +1 in one step of an epoch, against -1 in one."""
     generator = np.random.default_rng(20260501)

@@ -1,14 +1,19 @@
 """The bound that measures noise and reach: closed forms, coverage, planted faults, and those that it cannot see."""
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2, norm
+from scipy.optimize import brentq
+from scipy.stats import binom, chi2, nct, norm
 
 from dpfl.accounting import FixedBatches, Poisson, gaussian_dp, guarantee
+from dpfl.accounting.sampler_accountants import sample_rate
 from dpfl.attacks.noise_family import StepEvidence, family_epsilon, reach_lower_bound
+from dpfl.attacks.one_run import epsilon_lower_bound, right_guesses
 from dpfl.attacks.planted_faults import planted_faults, poisson_claim
 
 FALSE_ALARM = 1e-6
@@ -83,6 +88,62 @@ def test_so_often_one_run_of_lowy2021_shows_half_of_epsilon_1(canaries, share):
     least = guarantee(sampler, noise_multiplier=noise / REACH_OF_HALF, **run).lower
     assert least == pytest.approx(half, rel=1e-3)
     assert binom.ppf(FALSE_ALARM, audits, share) <= found <= binom.isf(FALSE_ALARM, audits, share)
+
+
+RUNS = {  # sampler, noise multiplier, steps, delta, relation of the tables `canaries`
+    "lowy2021, epsilon 1": (FixedBatches(37, 356), 5.523111, 35, 356.0**-2, "replace_one"),
+    "lowy2021, epsilon 5": (FixedBatches(37, 356), 1.994178, 35, 356.0**-2, "replace_one"),
+    "vandijk2023, epsilon 2": (FixedBatches(50, 600), 2.635242, 24, 1e-5, "replace_one"),
+    "vandijk2023, epsilon 8": (FixedBatches(50, 600), 1.343669, 24, 1e-5, "replace_one"),
+    "bhaskar2025, epsilon 1.2": (Poisson(1 / 94), 1.660160, 1880, 1e-5, "zero_out"),
+    "bhaskar2025, epsilon 2.93": (Poisson(1 / 94), 0.959471, 1880, 1e-5, "zero_out"),
+}
+PAGE = Path(__file__).parents[2] / "docs/privacy.md"
+PERFECT = re.findall(
+    r"^\| (\S+, epsilon \S+) \| (\d+) \| (\S+) \| (\S+) \| (\S+) \|$", PAGE.read_text("utf-8"), re.MULTILINE
+)
+
+
+def mean_difference(one: np.ndarray, other: np.ndarray) -> float:
+    """The 95 % lower bound on the distance of two normal means in deviations: exact, by the noncentral t law."""
+    scale, free = math.sqrt(1 / (1 / one.size + 1 / other.size)), one.size + other.size - 2
+    deviation = math.sqrt((np.square(one - one.mean()).sum() + np.square(other - other.mean()).sum()) / free)
+    seen = (one.mean() - other.mean()) / deviation * scale
+    if nct.sf(seen, free, 0.0) > 0.05:
+        return 0.0
+    return float(brentq(lambda centre: nct.sf(seen, free, centre) - 0.05, 0.0, seen + 3)) / scale
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("run", "canaries", "draws_read", "gaussian", "guessed"), PERFECT)
+def test_perfect_scores_of_one_run_show_what_the_page_says(run, canaries, draws_read, gaussian, guessed):
+    """100 simulated audits or more, as shares of the proven epsilon: their mean is within 0.03 of the page."""
+    (sampler, noise, steps, delta, relation), count, draw = RUNS[run], int(canaries), np.random.default_rng(4)
+    settings = {"steps": steps, "delta": delta, "neighbouring": relation}
+    proven = guarantee(sampler, noise_multiplier=noise, **settings).upper
+    reaches = np.append(0.0, 1 / noise * np.geomspace(0.1, 1.3, 25))
+    shown = [0.0] + [guarantee(sampler, noise_multiplier=1 / reach, **settings).lower for reach in reaches[1:]]
+    rate = sample_rate(sampler)
+    mu = float(gaussian_dp.mu(proven, delta))
+    found = []
+    for _ in range(100_000 // count):
+        into = draw.random(count) < 0.5
+        looks = steps * (int(into.sum()) if relation == "zero_out" else count)  # a replaced record is looked at too
+        draws = int(draw.binomial(looks, rate))
+        reach = reach_lower_bound(evidence(draw, noise=noise, draws=draws, values=looks - draws))
+        scores = draw.standard_normal(count) + mu * into
+        guesses = 2 * (count // 4)
+        right = right_guesses(scores, into, guesses)
+        told = epsilon_lower_bound(delta=delta, canaries=count, guesses=guesses, right=right)
+        apart = mean_difference(scores[into], scores[~into])
+        by_scores = float(gaussian_dp.epsilon(delta, apart)) if apart > 0 else 0.0
+        found.append((float(np.interp(reach, reaches, shown)), by_scores, told))
+    means = np.mean(found, axis=0) / proven
+    assert means == pytest.approx([float(draws_read), float(gaussian), float(guessed)], abs=0.03)
+
+
+def test_the_page_has_a_row_for_every_run_whose_perfect_scores_it_shows():
+    assert {run for run, *_ in PERFECT} == set(RUNS) and len(PERFECT) == len(RUNS) + 2
 
 
 def test_too_little_noise_is_told_from_enough():

@@ -13,6 +13,7 @@ from scipy import stats
 from dpfl.reporting.rules import (
     ALPHA,
     LEVEL,
+    OF_QUESTION,
     Case,
     ClaimEvidence,
     ClaimKind,
@@ -231,14 +232,36 @@ def test_a_single_run_decides_nothing(rule):
         (
             Counts(open=2, within_margin=2, short=2),
             "None of the 4 cases shows it and none contradicts it. In 2 cases it falls short by more than chance, but "
-            "perhaps by less than the margin.",
+            "perhaps by less than the margin (1 point).",
         ),
     ],
 )
 def test_an_undecided_claim_says_why_in_short(counts, said):
     """A case whose interval alone looks like a contradiction is named."""
-    assert counts.why_undecided() == said
+    assert counts.why_undecided("the margin (1 point)") == said
     assert Counts.of(pd.DataFrame([asdict(counts)]).astype(float).iloc[0]) == counts
+
+
+@pytest.mark.parametrize(
+    ("counts", "of_claim", "of_question"),
+    [
+        (Counts(hold=2), "Shown in both cases.", "Yes in both cases."),
+        (Counts(fail=2), "Both cases contradict it.", "Both cases say no."),
+        (Counts(fail=1), "Its only case contradicts it.", "Its only case says no."),
+        (Counts(hold=1, fail=1), "1 of 2 cases contradicts it; 1 shows it.", "1 of 2 cases says no; 1 says yes."),
+        (Counts(fail=2, open=1), "2 of 3 cases contradict it; none shows it", "2 of 3 cases say no; none says yes"),
+        (
+            Counts(hold=1, open=2, fail_alone=1),
+            "1 of 3 cases shows it and 0 contradict it once all 3 are considered together; 2 cannot tell. "
+            "Tested alone, 1 case would contradict it.",
+            "1 of 3 cases says yes and 0 say no once all 3 are considered together; 2 cannot tell. "
+            "Tested alone, 1 case would say no.",
+        ),
+    ],
+)
+def test_a_case_shows_a_claim_and_answers_a_question(counts, of_claim, of_question):
+    assert counts.sentence("the margin").startswith(of_claim)
+    assert counts.sentence("the margin", OF_QUESTION).startswith(of_question)
 
 
 def test_a_case_that_can_be_tested_goes_before_single_runs():

@@ -27,6 +27,8 @@ from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
 from dpfl.reporting.rules import (
     ALPHA,
     LEVEL,
+    OF_CLAIM,
+    OF_QUESTION,
     Case,
     ClaimEvidence,
     ClaimKind,
@@ -132,7 +134,8 @@ with, its p-values, and the same number as the paper prints it."""
 def rule_of(claim: Mapping[str, Any]) -> Rule:
     """Return the rule that an entry of claims.yaml declares."""
     margin, unit = float(claim.get("margin", 0.0)), claim.get("unit", "")
-    return Rule(Scope(claim["scope"]), ClaimKind(claim["kind"]), margin, unit)
+    words = OF_QUESTION if claim.get("our_question") else OF_CLAIM
+    return Rule(Scope(claim["scope"]), ClaimKind(claim["kind"]), margin, unit, words)
 
 
 def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:

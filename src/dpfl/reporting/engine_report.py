@@ -42,8 +42,11 @@ _DESCRIBING = ("{http://purl.org/dc/", "{http://creativecommons.org/", "{http://
 """Namespaces of what matplotlib writes into <metadata>."""
 _INSIDE = re.compile(r"#|data:image/png;base64,")
 """What the address of a picture's part begins with."""
-_LEADS_OUT = re.compile(rf"@(?!{re.escape(PREFERS_DARK[1:])}{{)|url\((?!\s*['\"]?#)", re.IGNORECASE)
-"""In a style: a rule that may load (that of dark colours does not), or an address outside the picture."""
+_LEADS_OUT = re.compile(
+    rf"@(?!{re.escape(PREFERS_DARK[1:])}{{)|url\((?!\s*['\"]?#)|image-set\(|image\(|src\(|\\", re.IGNORECASE
+)
+"""In a style: a rule that may load (that of dark colours does not), an address outside the picture, or an escape, which
+may hide both."""
 _DECLARATION = '<?xml version="1.0" encoding="utf-8" standalone="no"?>'
 """Of matplotlib's pictures; in another encoding a browser may read other elements."""
 _ENGINE_TEMPLATE = "report/html_reporter/template/index.html.jinja2"

@@ -38,7 +38,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import special, stats
@@ -217,6 +217,27 @@ class Status(StrEnum):
     BESIDE = "not counted"
 
 
+class Words(NamedTuple):
+    """What a case does to a claim, or says to a question of ours: of one case, and of several."""
+
+    shows: tuple[str, str]
+    contradicts: tuple[str, str]
+    everywhere: str
+    counterexample: str
+
+    def show(self, number: int) -> str:
+        """Say that so many cases show the claim, without the number: "shows it", "say yes"."""
+        return self.shows[number > 1]
+
+    def contradict(self, number: int) -> str:
+        """Say that so many cases contradict the claim, without the number: "contradicts it", "say no"."""
+        return self.contradicts[number > 1]
+
+
+OF_CLAIM = Words(("shows it", "show it"), ("contradicts it", "contradict it"), "Shown", "counterexample")
+OF_QUESTION = Words(("says yes", "say yes"), ("says no", "say no"), "Yes", "no")
+
+
 @dataclass(frozen=True)
 class Rule:
     """Rule of a claim, as claims.yaml declares it."""
@@ -225,6 +246,7 @@ class Rule:
     kind: ClaimKind
     margin: float = 0.0
     unit: str = ""
+    words: Words = OF_CLAIM
 
     def margin_in_words(self, cases: Iterable[Case]) -> str:
         """Return "the margin" with its size, unless cases have margins of their own: "the margin (0.5 points)"."""
@@ -290,54 +312,57 @@ class Counts:
         """Cases that the claim covers: judged or not run."""
         return self.judged + self.missing
 
-    def sentence(self, margin: str) -> str:
+    def sentence(self, margin: str, words: Words = OF_CLAIM) -> str:
         """Say how many cases show the claim, how many contradict it, and what the others are; counterexamples first.
 
         The first sentence is the plain one, the others are its statistics. `margin` is that of the claim, in words.
         """
         if self.hold == self.judged:
-            return f"Shown in {self.all_judged()}."
-        if self.judged == 1:
+            return f"{words.everywhere} in {self.all_judged()}."
+        if self.judged == 1 and not self.fail:
             single = " It has a single run on at least one side, which no test can judge." if self.single else ""
-            return f"Its only case {'contradicts' if self.fail else 'does not decide'} it.{single}"
+            return f"Its only case does not decide it.{single}"
         if self.fail == self.judged:
-            return f"{self.all_judged().capitalize()} contradict it."
-        more = [self._alone()] if self.fail_alone else []
+            return self.all_fail(words)
+        more = [self._alone(words)] if self.fail_alone else []
         if self.short > self.fail_alone:
             more.append(f"{self._falls_short()}.")
-        return " ".join([f"{self._outcome()}{self._others(margin)}.", *more])
+        return " ".join([f"{self._outcome(words)}{self._others(margin)}.", *more])
 
-    def why_undecided(self) -> str:
+    def all_fail(self, words: Words) -> str:
+        """Say that every judged case contradicts the claim: "Both cases contradict it."."""
+        return f"{self.all_judged().capitalize()} {words.contradict(self.judged)}."
+
+    def why_undecided(self, margin: str, words: Words = OF_CLAIM) -> str:
         """Say why the claim is undecided in two or three short sentences; "" if it has fewer than two cases.
 
         For example "None of the 22 cases shows it and none contradicts it. Most have a single run, which no test can
         judge." A case that misses the claim, but contradicts it neither by the margin nor beside the others, is named:
-        its interval alone looks like a contradiction.
+        its interval alone looks like a contradiction. `margin` is that of the claim, in words.
         """
         if self.judged < 2:
             return ""
-        hold, fail = self.hold or "none", self.fail or "none"
-        shows, contradicts = "shows" if self.hold <= 1 else "show", "contradicts" if self.fail <= 1 else "contradict"
-        said = f"{str(hold).capitalize()} of the {self.judged} cases {shows} it and {fail} {contradicts} it."
+        hold, fail = str(self.hold or "none").capitalize(), self.fail or "none"
+        outcome = f"{words.show(self.hold)} and {fail} {words.contradict(self.fail)}"
+        said = f"{hold} of the {self.judged} cases {outcome}."
         if 2 * self.single > self.judged:
             said += " Most have a single run, which no test can judge."
         if self.fail_alone:
-            return f"{said} {self._alone()}"
-        return f"{said} {self._falls_short()}, but perhaps by less than the margin." if self.short else said
+            return f"{said} {self._alone(words)}"
+        return f"{said} {self._falls_short()}, but perhaps by less than {margin}." if self.short else said
 
     def all_judged(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""
         return {1: "its only case", 2: "both cases"}.get(self.judged, f"all {self.judged} cases")
 
-    def _outcome(self) -> str:
+    def _outcome(self, words: Words) -> str:
         """Say how many cases show the claim and how many contradict it, and by which test if none does."""
-        verb = "shows" if self.hold == 1 else "show"
         if self.fail:
-            shown = f"; {self.hold} {verb} it" if self.hold else "; none shows it"
-            contradicts = "contradicts" if self.fail == 1 else "contradict"
-            return f"{self.fail} of {self.judged} cases {contradicts} it{shown}"
+            shown = f"{self.hold or 'none'} {words.show(self.hold)}"
+            return f"{self.fail} of {self.judged} cases {words.contradict(self.fail)}; {shown}"
         together = f" once all {self.judged} are considered together" if self.fail_alone else ""
-        return f"{self.hold} of {self.judged} cases {verb} it and 0 contradict it{together}"
+        shown = f"{self.hold} of {self.judged} cases {words.show(self.hold or 2)}"
+        return f"{shown} and 0 {words.contradict(2)}{together}"
 
     def _others(self, margin: str) -> str:
         """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
@@ -351,10 +376,10 @@ class Counts:
         others = "; ".join(f"{count} {words}" for words, count in kinds.items() if count)
         return f"; {others}" if others else ""
 
-    def _alone(self) -> str:
+    def _alone(self, words: Words) -> str:
         """Say how many cases would contradict the claim if each were tested alone."""
         also = " also" if self.fail else ""
-        return f"Tested alone, {_count(self.fail_alone, 'case')} would{also} contradict it."
+        return f"Tested alone, {_count(self.fail_alone, 'case')} would{also} {words.contradict(2)}."
 
     def _falls_short(self) -> str:
         """Say in how many cases the number misses the claim by more than chance, without the full stop."""
@@ -526,9 +551,9 @@ Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]  # the last: p-values, a
 
 def _for_all(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision:
     """Decide a claim for all."""
-    weakest, said = (tests.holds, False), counts.sentence(tests.margin)
+    weakest, said = (tests.holds, False), counts.sentence(tests.margin, tests.rule.words)
     if counts.fail:
-        suffices = " One counterexample suffices." if counts.fail == 1 < counts.judged else ""
+        suffices = f" One {tests.rule.words.counterexample} suffices." if counts.fail == 1 < counts.judged else ""
         return Verdict.REFUTED, f"{said}{suffices}", (tests.fails_adjusted, True)
     if counts.hold == counts.total:
         return Verdict.AS_STATED, said, weakest
@@ -541,21 +566,21 @@ def _for_all(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision
 def _exists(tests: _Tests, statuses: list[Status], counts: Counts) -> Decision:
     """Decide a claim of "may" or "can"."""
     strongest = (tests.holds_adjusted, True)
-    shown = f"Shown in {counts.hold} of {counts.judged} cases"
+    shown = f"{tests.rule.words.everywhere} in {counts.hold} of {counts.judged} cases"
     below = tests.fails < ALPHA
     if any(each is Status.HOLDS and not small for each, small in zip(statuses, below, strict=True)):
         return Verdict.AS_STATED, f"{shown}; one is enough.", strongest
     if counts.hold:
         return Verdict.WEAKER, f"{shown}, but by less than {tests.margin}.", strongest
     if not counts.missing and bool(below.all()):
-        said = f"{counts.all_judged().capitalize()} contradict{'s' if counts.judged == 1 else ''} it."
-        return Verdict.REFUTED, said, (tests.fails, False)
-    return Verdict.UNDECIDED, counts.sentence(tests.margin), strongest
+        return Verdict.REFUTED, counts.all_fail(tests.rule.words), (tests.fails, False)
+    return Verdict.UNDECIDED, counts.sentence(tests.margin, tests.rule.words), strongest
 
 
 def _in_experiments(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision:
     """Decide a claim about experiments taken together."""
-    weakest, worst, said = (tests.holds, False), (tests.fails_adjusted, True), counts.sentence(tests.margin)
+    weakest, worst = (tests.holds, False), (tests.fails_adjusted, True)
+    said = counts.sentence(tests.margin, tests.rule.words)
     if 2 * counts.fail > counts.total:
         return Verdict.REFUTED, said, worst
     if 2 * counts.hold > counts.total and not counts.fail:

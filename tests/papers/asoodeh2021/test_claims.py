@@ -23,7 +23,7 @@ def test_verdicts_that_formulas_decide(results):
     assert (decided.drop(other) == Verdict.AS_STATED).all()
     assert rows.loc["price_bound", "places"] == "figures/dimension tables/errata"
     assert set(rows.index[rows["our_question"]]) == {
-        "participation_any_share", "suffix_growing_noise", "price_by_dimension",
+        "participation_any_share", "suffix_growing_noise", "price_by_dimension", "price_bound_with_dimension",
     }  # fmt: skip
 
 
@@ -147,6 +147,18 @@ def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, sim
     judgement = judged("price_bound", changed)
     assert judgement.count(Status.FAILS) == fails
     assert judgement.verdict is (Verdict.REFUTED if fails else Verdict.AS_STATED)
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(0.9, Verdict.AS_STATED), (1.1, Verdict.REFUTED)])
+def test_the_bound_with_the_dimension_fails_by_one_simulation_above_it(doctored, judged, times, verdict):
+    def risks(data):
+        last = data.index[-1]
+        data.loc[last, "excess_risk"] = times * data.loc[last, "excess_bound"]
+        data.loc[last, "interval"] = 0.01 * data.loc[last, "excess_bound"]
+
+    judgement = judged("price_bound_with_dimension", doctored("figures", "counterexample", risks))
+    assert judgement.verdict is verdict
+    assert judgement.reason.startswith("Yes in all" if verdict is Verdict.AS_STATED else "1 of ")
 
 
 def test_the_interval_that_the_errata_state_is_the_one_that_is_judged(results):

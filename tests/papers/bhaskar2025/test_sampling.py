@@ -78,9 +78,9 @@ def test_published_runs_belong_to_no_sampler(as_runs, rows_of_runs):
 def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs):
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
-        "MNIST, ScatterNet + linear, noise for ε = 2.93 by the authors' accountant for Poisson batches, which their "
-        "code draws. Shuffled epochs spend an ε of at least 12.77 and at most 28.10; Poisson batches at most 2.642 "
-        "and balls-in-bins batches at most "
+        "MNIST, ScatterNet + linear. The authors' code draws Poisson batches, and its accountant gives the noise for "
+        "ε = 2.93. With this noise, shuffled epochs spend an ε of at least 12.77 and at most 28.10; Poisson batches at "
+        "most 2.642 and balls-in-bins batches at most "
     )
     assert " Compared with shuffled epochs, accuracy changes by -0.10 ± 0.00 points with Poisson b" in page.notes[0]
     assert page.notes[0].endswith(" and R rounds. 4 seeds; ± is a 95 % interval.")

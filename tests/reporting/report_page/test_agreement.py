@@ -77,6 +77,8 @@ def test_the_summary_counts_and_measures_by_hand(numbers):
         "5 of 72 published numbers were run: 2 reproduced, 1 not reproduced, 1 undecided, 1 with one run. Median "
         "difference 0.7, largest 9 points. 1 more ran on stand-in data."
     )
+    assert found.in_short() == "5 of 72 published numbers were run. The median difference is 0.7 points."
+    assert summary(numbers[5:]).in_short() == ""
 
 
 def test_a_largest_difference_that_a_collapsed_run_makes_comes_with_its_cause(changed):
@@ -103,7 +105,7 @@ def test_a_largest_difference_that_a_collapsed_run_makes_comes_with_its_cause(ch
 
 
 def test_a_paper_without_printed_numbers_and_one_on_stand_ins_say_so(numbers):
-    assert summary([]).sentence() == "The paper has no table of numbers."
+    assert summary([]).sentence() == "The paper has no table of numbers." and summary([]).in_short() == ""
     assert summary(numbers[5:]).sentence() == (
         "1 of 67 published numbers were run on stand-in data, so they cannot be compared."
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from dpfl.catalog import load
 from dpfl.files import file_sha256
 from dpfl.provenance.trace import conditions, rows_where
 from dpfl.reporting.report_page.claim_views import (
@@ -18,6 +19,7 @@ from dpfl.reporting.report_page.claim_views import (
     shown_by,
     tally,
     trace_of,
+    why_undecided,
 )
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import html
@@ -101,6 +103,36 @@ def test_the_long_reason_of_an_undecided_claim_is_behind_the_fold(made):
     assert views[3].in_short in first and views[3].reason not in first and f"In numbers: {views[3].reason}" in folded
 
 
+@pytest.mark.parametrize(
+    ("within", "margin"),
+    [("above 0, margin 1", "the margin (1 point)"), ("above 0, margin 0.5", "the margin"), ("above 0", "the margin")],
+)
+def test_an_undecided_claim_names_its_margin_unless_cases_have_their_own(made, within, margin):
+    row = read_csv(made[0] / "claims" / "asoodeh2020.csv").set_index("claim").loc["claim_3"].to_dict()
+    row |= {"margin": 1.0, "unit": "lead, in points =", "hold": 1, "fail": 0, "open": 3, "short": 1, "fail_alone": 0}
+    said = why_undecided(row, pd.DataFrame({"within": [within, "above 0, tested: above -1"]}))
+    assert said.endswith(f"In 1 case it falls short by more than chance, but perhaps by less than {margin}.")
+    assert why_undecided({**row, "verdict": "refuted"}, None) == ""
+
+
+def test_a_caveat_stands_beside_the_verdict(made, monkeypatch):
+    monkeypatch.setitem(load("asoodeh2020").claims, "claim_0", {"caveat": "Only at epsilon = 1."})
+    monkeypatch.setitem(load("asoodeh2020").claims, "claim_3", {"caveat": "Only at epsilon = 1."})
+    views = claim_views(made[0], "asoodeh2020")
+    assert [view.in_short.endswith(" Only at ε = 1.") for view in views] == [True, False, False, True, False]
+    assert views[3].in_short.startswith("1 of the 2 cases shows it")
+
+
+def test_what_the_deciding_case_is_hangs_on_the_verdict(made, changed):
+    assert [view.decides for view in claim_views(made[0], "asoodeh2020")] == [
+        "Deciding case", "Deciding case", "Counterexample", "Strongest case against it", "Deciding case"
+    ]  # fmt: skip
+    asked = changed("claims/asoodeh2020.csv", lambda table: table.assign(our_question=True))
+    assert {view.decides for view in claim_views(asked, "asoodeh2020")} == {"Deciding case"}
+    exists = changed("claims/asoodeh2020.csv", lambda table: table.assign(scope="exists"))
+    assert claim_views(exists, "asoodeh2020")[3].decides == "Deciding case"
+
+
 def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):
     row = {**ROW, "unit": "delta ="}
     assert deciding_case(row, "at most 1") == (
@@ -149,6 +181,8 @@ def test_the_setting_that_tells_the_cases_apart_is_named():
 def test_a_number_that_reads_like_its_claim_comes_with_the_distance(estimate, target, claimed, words):
     row = {"estimate": estimate, "low": estimate, "high": estimate, "target": target}
     assert claimed_words(claimed, row) == words
+    tolerated = claimed_words(claimed, {**row, "margin": 1e-3})
+    assert tolerated == (words.replace("above)", "above, within our tolerance)"))
 
 
 @pytest.mark.parametrize("gap", [1e-13, 9.99e-5, 2.0000001e-7, 0.03])

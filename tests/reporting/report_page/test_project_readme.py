@@ -36,11 +36,11 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        f"2 of 10 claims hold as stated; 5 of 72 published numbers were re-run, with a median distance of {half:.2g} "
+        f"2 of 10 claims hold as stated; 5 of 72 published numbers were re-run, with a median difference of {half:.2g} "
         "points; 1 of 3 epsilons that we checked are proven."
     )
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
-    assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 epsilon is too small."
+    assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 claimed epsilon is refuted."
     assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s (poisson, ")
     assert said[2].endswith("; 1 of the 2 undecided claims needs more runs of `bhaskar2025`.")
     assert updated(text, page) == text

@@ -163,11 +163,11 @@ def random_stopping_any_sigma(sigma: float, eta: float, epsilon: float) -> Case:
 
 
 def random_stopping_against_renyi(n: int, sigma: float, eta: float, epsilon: float) -> Case:
-    """Return how far Theorem 5's delta is below the Renyi guarantee's for the same stop."""
+    """Return the share of the Renyi guarantee's delta that Theorem 5 saves for the same stop."""
     values = _stopped(sigma, eta) | {"n": n}
     renyi = contraction.pnsgd_random_stop_renyi_delta(epsilon, n=n, sigma=sigma, lipschitz=LOSS["lipschitz"])
     bound = contraction.pnsgd_random_stop_bound(epsilon, **values)
-    return Case(f"n = {n}, sigma = {sigma}, eta = {eta}, epsilon = {epsilon}", float(renyi - bound))
+    return Case(f"n = {n}, sigma = {sigma}, eta = {eta}, epsilon = {epsilon}", float(1 - bound / renyi))
 
 
 def _stopped(sigma: float, eta: float) -> dict[str, float]:
@@ -194,8 +194,8 @@ def _orders(rows: pd.DataFrame) -> float:
 
 
 def _least_gain(rows: pd.DataFrame, case: str) -> Case:
-    """Return the least gain in delta of Theorem 4 over Proposition 1 among the points of a curve."""
-    gains = (rows["proposition_1"] - rows["theorem_4"]).to_numpy()
+    """Return the least share of Proposition 1's delta that Theorem 4 saves, among the points of a curve."""
+    gains = (1 - rows["theorem_4"] / rows["proposition_1"]).to_numpy()
     worst = int(gains.argmin())
     return Case(f"{case}, least gain, at epsilon = {rows['epsilon'].iloc[worst]:g}", float(gains[worst]))
 

@@ -101,6 +101,24 @@ def price_bound(results: Results) -> ClaimEvidence:
     return ClaimEvidence([*cases, *simulated])
 
 
+def price_bound_with_dimension(results: Results) -> ClaimEvidence:
+    """Hold every mean excess risk of the last model, and of the simulations, within the bound with d sigma^2."""
+    data = results.figure(KEY, "dimension")
+    rows = data[data["release"] == "last"]
+    name = "{dataset}, {features:g} features, sigma = {noise_std:g}"
+    cases = interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["excess_bound"])
+    runs = results.figure(KEY, "counterexample")
+    name = "our simulation, d = {features:g}"
+    return ClaimEvidence(
+        [
+            *cases,
+            *interval_cases(
+                runs, name, runs["excess_risk"], runs["interval"], level=LEVEL, target=runs["excess_bound"]
+            ),
+        ]
+    )
+
+
 def price_by_dimension(results: Results) -> ClaimEvidence:
     """Compare the exponent of the noise's excess risk in the number of features with the 0 that is printed."""
     data = results.figure(KEY, "dimension")

@@ -176,16 +176,18 @@ def _cost(group: pd.DataFrame) -> str:
     known = list(zip(others.itertuples(), texts, strict=True))
     proven = " and ".join(f"{_BATCHES[row.sampling]} at most {at_most(row.epsilon_proven)}" for row, _ in known)
     changes = " and ".join(f"by {text} points with {_BATCHES[row.sampling]}" for row, text in known)
-    where = f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}, noise for ε = {shuffled['epsilon']:g}"
-    where += " by the authors' accountant for Poisson batches, which their code draws"
-    spent = f"Shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
+    where = (
+        f"{data_name(shuffled['ran_on'])}, {model_name(shuffled['model'])}. The authors' code draws Poisson batches, "
+        f"and its accountant gives the noise for ε = {shuffled['epsilon']:g}"
+    )
+    spent = f"shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
     upper = shuffled["epsilon_proven"]
     spent += f" and at most {at_most(upper)}" if upper < math.inf else "; no upper bound is known"
     runs = int(others["runs"].min())
     seeds = "With one seed we cannot tell these changes from 0" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
     return (
-        f"{where}. {spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on average over all "
-        f"splits of 20 epochs into E local epochs and R rounds. {seeds}."
+        f"{where}. With this noise, {spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on "
+        f"average over all splits of 20 epochs into E local epochs and R rounds. {seeds}."
     )
 
 
@@ -234,7 +236,7 @@ def sampling_message(cells: pd.DataFrame) -> str:
     budgets = overall["epsilon"].nunique()
     over = f" over {budgets} values of ε" if budgets > 1 else ""
     seeds = "one seed" if overall["runs"].max() == 1 else f"{count_range(overall['runs'])} seeds"
-    changed = f"Poisson and balls-in-bins batches change accuracy by {change} points{over}"
+    changed = f"Poisson and balls-in-bins batches change accuracy by {change} points on average{over}"
     return f"{text}; {changed} at the same noise ({seeds})"
 
 

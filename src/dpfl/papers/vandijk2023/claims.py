@@ -142,7 +142,7 @@ def asynchronous_guarantee(results: Results) -> ClaimEvidence:
     def cases(chosen: pd.DataFrame) -> list[Case]:
         return [
             Case(
-                f"{row.scenario.replace('_', ' ')}, epsilon = {row.epsilon:g}, seed {row.seed}",
+                f"bound by an attack, {row.scenario.replace('_', ' ')}, epsilon = {row.epsilon:g}, seed {row.seed}",
                 row.epsilon_lower_bound,
                 target=row.claimed_epsilon,
             )

@@ -189,6 +189,15 @@ class Summary:
         """Number of published numbers with one of ours on the same data."""
         return self.run - self.counts[Agreement.STAND_IN]
 
+    def in_short(self) -> str:
+        """Return how many published numbers were run, and how near ours come; "" if none can be compared."""
+        if not self.comparable:
+            return ""
+        return (
+            f"{self.comparable} of {self.printed} published numbers were run. The median difference is "
+            f"{self.median:.2g} {self.unit}."
+        )
+
     def sentence(self) -> str:
         """Return the summary as one sentence, without numbers if there are none."""
         if not self.printed:

@@ -18,7 +18,18 @@ from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.rules import LEVEL, ClaimKind, Counts, Scope, Status, Verdict
+from dpfl.reporting.rules import (
+    LEVEL,
+    OF_CLAIM,
+    OF_QUESTION,
+    ClaimKind,
+    Counts,
+    Rule,
+    Scope,
+    Status,
+    Verdict,
+    Words,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,6 +152,7 @@ class ClaimView:
     reason: str
     in_short: str
     deciding: str
+    decides: str
     runs: int
     rule: str
     settled_by: str
@@ -193,7 +205,10 @@ def _view(
 ) -> ClaimView:
     """Return one claim."""
     places = tuple(each for place in row["places"].split() if (each := _place(folder, paper, place)))
-    reason = " ".join(filter(None, [row["reason"], shown_by(cases)]))
+    claim = load(paper).claims.get(row["claim"], {})
+    caveat = with_greek_symbols(claim.get("caveat", ""))
+    reason = " ".join(filter(None, [row["reason"], shown_by(cases, _words(row)), caveat]))
+    undecided = why_undecided(row, cases)
     return ClaimView(
         key=row["claim"],
         text=with_greek_symbols(row["text"]),
@@ -201,11 +216,12 @@ def _view(
         our_question=row["our_question"],
         of=row["of"],
         part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
-        judged_by=load(paper).claims.get(row["claim"], {}).get("judged_by", ""),
+        judged_by=claim.get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=reason,
-        in_short=(Counts.of(row).why_undecided() if row["verdict"] == str(Verdict.UNDECIDED) else "") or reason,
+        in_short=f"{undecided} {caveat}".strip() if undecided else reason,
         deciding=deciding_case(row, _claimed(row, cases)),
+        decides=_decides(row),
         runs=int(row["n"]),
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
@@ -240,6 +256,34 @@ _KINDS = {
     str(ClaimKind.FORMULA): _WITHIN,
 }
 """Kinds of claims in words."""
+
+
+def why_undecided(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
+    """Say why a claim is undecided, with the size of its margin unless cases have margins of their own.
+
+    "" if it is decided, or has fewer than two cases.
+    """
+    if row["verdict"] != str(Verdict.UNDECIDED):
+        return ""
+    named = set() if cases is None else set(cases["within"].str.extract(r", margin (\S+)", expand=False).dropna())
+    rule = Rule(Scope(row["scope"]), ClaimKind(row["kind"]), row["margin"], row["unit"])
+    margin = rule.margin_in_words([]) if named == {f"{rule.margin:g}"} else "the margin"
+    return Counts.of(row).why_undecided(margin, _words(row))
+
+
+def _decides(row: Mapping[str, Any]) -> str:
+    """Return what the deciding case of a claim is: the counterexample, the strongest case against it, or neither."""
+    if row["our_question"]:
+        return "Deciding case"
+    if row["verdict"] == str(Verdict.REFUTED):
+        return "Counterexample"
+    is_against = row["verdict"] == str(Verdict.UNDECIDED) and row["scope"] != str(Scope.EXISTS)
+    return "Strongest case against it" if is_against else "Deciding case"
+
+
+def _words(row: Mapping[str, Any]) -> Words:
+    """Return the words for the cases of a claim, or of a question of ours."""
+    return OF_QUESTION if row["our_question"] else OF_CLAIM
 
 
 def _margin(row: Mapping[str, Any]) -> str:
@@ -304,7 +348,8 @@ def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
     gap = row["estimate"] - row["target"]
     if _number(row["estimate"]) in values and row["low"] == row["high"] and math.isfinite(gap):
         rounding = 0 <= gap <= _ROUNDING * abs(row["target"])
-        first += f" ({_equal_within(gap) if rounding or not kind else _apart(gap)})"
+        tolerated = ", within our tolerance" if kind == "at most " and 0 < gap <= row.get("margin", 0) else ""
+        first += f" ({_equal_within(gap) if rounding or not kind else _apart(gap) + tolerated})"
     return f"{first}{comma}{tested}"
 
 
@@ -342,11 +387,11 @@ _LEAST_CASES, _LEAST_GROUP, _LEAST_SPREAD, _MOST_VALUES = 6, 3, 0.5, 7
 """Cases, cases of a value, difference of shares and values from and up to which `shown_by` names a setting."""
 
 
-def shown_by(cases: pd.DataFrame | None) -> str:
+def shown_by(cases: pd.DataFrame | None, words: Words = OF_CLAIM) -> str:
     """Return the setting that tells the cases which show a claim from the others, as a sentence; "" if none does.
 
-    For example "Cases that show it, by ε: 12.5 (1 of 6), 18 (5 of 6)." A case is named by its settings, between commas;
-    the setting is the one for which the share of cases that show the claim differs most between its values.
+    For example "Shown in 1 of 6 cases for ε = 12.5, 5 of 6 for ε = 18." A case is named by its settings, between
+    commas; the setting is the one for which the share of cases that show the claim differs most between its values.
     """
     if cases is None:
         return ""
@@ -366,8 +411,11 @@ def shown_by(cases: pd.DataFrame | None) -> str:
         best = shares.max() - shares.min()
         of = f"{name} = " if isinstance(name, str) else ""
         ordered = sorted(groups, key=lambda each: _size(each[0]))
-        counts = [f"{own.sum()} of {len(own)} for {of}{value}" for value, own in ordered]
-        sentence = f"Shown in {', '.join(counts).replace(' for', ' cases for', 1)}."
+        counts = [
+            f"{own.sum()} of {len(own)}{'' if number else ' cases'} for {of}{value}"
+            for number, (value, own) in enumerate(ordered)
+        ]
+        sentence = f"{words.everywhere} in {', '.join(counts)}."
     return sentence
 
 

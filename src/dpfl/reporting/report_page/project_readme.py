@@ -47,7 +47,7 @@ def _sentences(page: Page) -> list[str]:
     numbers = page.printed
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated"
     close = (
-        f"{numbers.comparable} of {numbers.printed} published numbers were re-run, with a median distance of "
+        f"{numbers.comparable} of {numbers.printed} published numbers were re-run, with a median difference of "
         f"{numbers.median:.2g} {numbers.unit}"
     )
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons that we checked are proven"
@@ -55,15 +55,28 @@ def _sentences(page: Page) -> list[str]:
     said = [f"**What reproduces:** {'; '.join(parts)}."]
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     fails = [
-        f"{_are(len(refuted), 'claim')} {link}" if refuted else "",
+        f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
         f"{len(known[Verdict.WEAKER])} hold only in part" if known[Verdict.WEAKER] else "",
-        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'epsilon')} too small" if epsilons[EpsilonVerdict.REFUTED] else "",
+        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted"
+        if epsilons[EpsilonVerdict.REFUTED]
+        else "",
     ]
     if any(fails):
         said.append(f"**What does not:** {listed(filter(None, fails))}.")
     if reasons := _reasons(page, refuted, known[Verdict.UNDECIDED]):
         said.append(f"**Why:** {'; '.join(reasons)}.")
     return said
+
+
+def _such_as(page: Page) -> str:
+    """Return the lead findings that are refuted, in brackets after a blank; "" if none is."""
+    found = [
+        f'"{lead.sentence.removesuffix(".")}" (`{view.paper.key}`)'
+        for view in page.papers
+        for lead in view.findings
+        if lead.counterexample or any(part.is_refuted for part in lead.parts)
+    ]
+    return f", among them {listed(found)}" if found else ""
 
 
 def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[ClaimView]) -> list[str]:

@@ -46,8 +46,9 @@ def test_replacing_a_record_moves_twice_as_far():
     assert one.epsilon == pytest.approx(two.epsilon, rel=1e-12)
 
 
-def test_one_shuffled_epoch_of_single_records_is_asoodeh2020s_permuted_pass():
-    theory = {"lipschitz": 1.5, "smoothness": 2.0, "strong_convexity": 0.0, "diameter": 0.7}
+@pytest.mark.parametrize("diameter", [0.7, 7.0])  # in the smaller set the steps after the use leave next to nothing
+def test_one_shuffled_epoch_of_single_records_is_asoodeh2020s_permuted_pass(diameter):
+    theory = {"lipschitz": 1.5, "smoothness": 2.0, "strong_convexity": 0.0, "diameter": diameter}
     expected = worst_epsilon(1e-5, NoisyPass(80, Law.GAUSSIAN, eta=0.6, permuted=True, **theory), scale=3.0)
     found = last_iterate_epsilon(
         batches="shuffled_epochs",
@@ -86,6 +87,11 @@ def test_the_answer_is_the_least_of_its_bounds(batches, steps, noise, diameter, 
     if batches == "shuffled_epochs":
         one_of_two = min(found.bounds[Bound.CONTRACTION], found.bounds[Bound.SHIFTED_INTERPOLATION])
         assert found.bounds[Bound.CONTRACTION_AND_SHIFTS] <= one_of_two * (1 + 1e-6) + 1e-8
+
+
+def test_without_contraction_or_a_set_one_shuffled_epoch_hides_nothing_by_contraction():
+    found = run(batches="shuffled_epochs", steps=10)
+    assert found.bounds[Bound.CONTRACTION] == pytest.approx(found.bounds[Bound.COMPOSITION], rel=1e-7)
 
 
 def test_a_secret_order_spends_less_than_a_public_one():

@@ -124,6 +124,8 @@ def test_rounds_in_numbers():
             "m must divide n, so that every round has m users, got n = 10 and m = 3",
         ),
         (lambda: last_model(-1, read_rounds(4, 2, 1.0, 1.0), 1.0, 1.0), "epsilon must be at least 0.0, got -1.0"),
+        (lambda: round_epsilon(1e-5, m=1, sigma=0.0, lipschitz=1.0), "sigma must be above 0.0, got 0.0"),
+        (lambda: round_epsilon(1e-5, m=1, sigma=-0.5, lipschitz=1.0), "sigma must be above 0.0, got -0.5"),
     ],
 )
 def test_a_wrong_argument_is_one_line(call, message):

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from dpfl.grid.configuration import read
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.files import audit, check_report_pages, remove_damaged_pages
 from dpfl.provenance.audit.findings import Audit
-from dpfl.provenance.record import StageRecorder
+from dpfl.provenance.record import METADATA, StageRecorder
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import write
 
@@ -121,6 +123,23 @@ def test_a_damaged_checkpoint_and_a_damaged_record_are_found(chain):
     found = hash_problems(chain)
     assert [path for path, _ in found if path.endswith(".pt")] == [str(kept)]
     assert any("raw.csv.record.json" in path for path, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("level", "behind", "found"),
+    [(6, b"", False), (6, b"\n", True), (1, b"", False)],  # as dpfl writes it, a byte more, as another zlib may
+)
+def test_bytes_around_a_crate_s_members_are_found_and_another_compressor_s_are_not(chain, level, behind, found):
+    about = {"@graph": [{"@id": "notes.txt", "sha256": sha256(b"notes " * 50).hexdigest()}]}
+    with zipfile.ZipFile(chain.with_name("demo.crate.zip"), "w") as archive:
+        for name, content in ((METADATA, json.dumps(about)), ("notes.txt", b"notes " * 50)):
+            member = zipfile.ZipInfo(name)
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, content, zipfile.ZIP_DEFLATED, level)
+    path = chain.with_name("demo.crate.zip")
+    path.write_bytes(path.read_bytes() + behind)
+    damaged = ("results/demo.crate.zip", "is not a crate, or is damaged")
+    assert hash_problems(chain) == ([damaged] if found else [])
 
 
 @pytest.mark.parametrize("part", ["bytes", "sha256", "path"])

@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from dpfl.accounting import composition, gaussian_dp
 from dpfl.accounting.composition import (
+    Blend,
     Composition,
     LossPart,
     LossSearch,
@@ -18,6 +19,7 @@ from dpfl.accounting.composition import (
 )
 from dpfl.accounting.fixed_batches import law_above, pair_laws
 from dpfl.accounting.loss_grids import (
+    UNIT,
     Cells,
     GridLaw,
     LossGrid,
@@ -102,6 +104,24 @@ def test_a_sum_that_the_places_do_not_reach_across_is_bounded(tilt, jump, monkey
 ALWAYS = np.array([0.0, 1.0])
 
 
+@pytest.mark.parametrize("tilt", [0.0, 1.0])
+def test_losses_between_two_equal_laws_have_that_law(tilt):
+    law = GridLaw(-0.2, 0.1, np.array([0.1, 0.3, 0.2, 0.2, 0.15, 0.05]))
+    blend = Blend((law, law), np.array([0.3, 0.8]), np.array([4.0, 3.0]))
+    plain, between = Composition([(law, 7)], tilt), Composition([blend], tilt)
+    for epsilon in (0.0, 0.25, 0.6):
+        assert between.log_delta_above(epsilon) == pytest.approx(plain.log_delta_above(epsilon), rel=1e-8)
+        assert between.log_delta_below(epsilon) == pytest.approx(plain.log_delta_below(epsilon), rel=1e-8)
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+def test_the_rounding_of_every_step_s_transform_and_of_the_way_back_is_allowed_for(steps):
+    """The spectrum of a single loss is 1 everywhere, so each of these transforms may err by as much as the others."""
+    sums = Composition([(GridLaw(0.2, 0.1, np.ones(1)), steps)], 0.0)
+    of_one = composition.TRANSFORM_ERROR * UNIT * math.log2(sums.masses.size)
+    assert sums.rounding >= (steps + 1) * of_one * float(np.linalg.norm(sums.masses))
+
+
 @pytest.mark.parametrize("steps", [1, 7, 300])
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-25])
 def test_gaussian_steps_compose_to_a_gaussian(steps, delta):
@@ -164,7 +184,7 @@ def exact_epsilon(steps: int, delta: float) -> float:
     """The zero of sum_k Bin(k) (1 - e^(epsilon - (2 k - steps) LEVEL))_+ - delta."""
     truth, k = math.exp(LEVEL) / (1 + math.exp(LEVEL)), np.arange(steps + 1)
     masses, losses = binom.pmf(k, steps, truth), (2 * k - steps) * LEVEL
-    return brentq(lambda e: masses @ np.maximum(0, -np.expm1(e - losses)) / delta - 1, 0, steps * LEVEL, xtol=1e-13)
+    return brentq(lambda e: masses @ -np.expm1(np.minimum(0, e - losses)) / delta - 1, 0, steps * LEVEL, xtol=1e-13)
 
 
 @pytest.mark.parametrize(("steps", "delta"), [(10, 1e-2), (10, 1e-5), (40, 1e-5), (100, 1e-9), (100, 1e-12)])
@@ -179,6 +199,15 @@ def test_the_interval_holds_the_binomial(steps, delta):
 def test_what_is_known_to_be_larger_is_returned_at_once():
     assert search(10, 1e-5).interval(5.0, both=True) == (0.0, 5.0)
     assert search(10, 0.9).interval(0.0, both=True) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("steps", "delta"), [(10, 1e-2), (400, 1e-5), (2000, 1e-9)])
+def test_sums_about_an_epsilon_are_sharp_there(steps, delta):
+    """Also those that deviate by more than 1, here by 4 and 9."""
+    epsilon = exact_epsilon(steps, delta)
+    above, below = search(steps, delta).sum_above(epsilon), search(steps, delta).sum_below(epsilon)
+    assert math.log(delta) - 1e-4 < below.log_delta_below(epsilon) <= math.log(delta) + 1e-9
+    assert math.log(delta) - 1e-9 <= above.log_delta_above(epsilon) < math.log(delta) + 1e-4
 
 
 @pytest.mark.parametrize(("steps", "epsilon"), [(10, 1.5), (40, 4.0), (100, 1.99), (100, 19.9), (100, 25.0)])
@@ -234,6 +263,16 @@ def test_a_gain_by_frequencies_is_that_of_all_places(law, tilt, places, monkeypa
     for (gain, rounding), (known, allowed) in zip(few, map(sums._gain, epsilons), strict=True):
         assert gain == pytest.approx(known, rel=1e-11, abs=1e-4 * allowed)
         assert rounding == pytest.approx(allowed, rel=1e-3)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1e-12, 1e-9, 1e-6, 1e-3])
+def test_a_sum_keeps_its_digits_under_hardly_any_tilt(tilt):
+    """The sum of the smooth losses is a binomial one."""
+    sums, k = Composition([(LAWS["smooth"], 4000)], tilt), np.arange(190_000, 210_001)  # 30 deviations
+    for epsilon in (0.0, 5.0, 10.0):
+        exact = math.log(profile(0.01 * k - 2000, binom.pmf(k, 400_000, 0.5), np.array([epsilon]))[0])
+        lower, upper = sums.log_delta_below(epsilon), sums.log_delta_above(epsilon)
+        assert lower <= exact <= upper < lower + 1e-6
 
 
 @pytest.mark.parametrize("steps", [200, 10**4, 10**8])

@@ -87,6 +87,27 @@ def test_one_step_lies_between_its_bounds(sampler, relation, p_law, q_law):
     assert known.upper().epsilon == pytest.approx(exact, rel=3e-3)
 
 
+def test_the_first_step_of_a_shuffled_epoch_is_a_fixed_batch():
+    """It uses the record with the chance 4/20, whatever comes later; a second step depends on it."""
+    first, second = (accountant(Run(ShuffledEpochs(4, 20), NOISE, steps, DELTA, ADD)) for steps in (1, 2))
+    exact = epsilon_of_a_step(DELTA, TWICE, NONE)
+    assert accountant(first.simplified()).upper().epsilon == pytest.approx(exact, rel=3e-3)
+    assert second.simplified() == second.run
+
+
+@pytest.mark.parametrize(
+    ("sampler", "relation", "known"),
+    [
+        (ShuffledEpochs(10, 40), ADD, True),
+        (ShuffledEpochs(10, 31), ADD, False),  # without the record there are three steps, not four
+        (ShuffledEpochs(10, 31), ZERO, True),
+        (ShuffledEpochs(10, 10), ADD, False),  # one step has no largest step among others
+    ],
+)
+def test_the_law_of_an_epoch_is_of_several_steps_that_a_record_does_not_change(sampler, relation, known):
+    assert (accountant(Run(sampler, 2.0, 4, 1e-5, relation)).below() is not None) == known
+
+
 def test_fixed_batches_with_a_record_that_is_zeroed_lie_above_its_best_pair():
     """Others -1, the record 1 or zeroed, in one of five batches: N(2 or 0) against N(1 or 0)."""
     exact = epsilon_of_a_step(DELTA, TWICE, ONCE)

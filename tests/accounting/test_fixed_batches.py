@@ -151,3 +151,13 @@ def test_laws_above_hold_the_exact_profile_of_one_step(noise, share):
         seen = law.losses > epsilon
         found = float(np.sum(law.masses[seen] * -np.expm1(epsilon - law.losses[seen]))) + law.lost
         assert known <= found <= known * 1.001
+
+
+def test_a_rough_grid_spends_more_than_a_fine_one_and_hardly_so():
+    """Both are above the truth; so many steps that the rough one has fewer places."""
+    weights, beyond = uses(1, 100, False, 1e-12)
+    rough, fine = (
+        epsilon_above([(law_above(0.5, weights, beyond, 10_000, 1e-6, rough=rough), 10_000)], 1e-6)
+        for rough in (True, False)
+    )
+    assert fine < rough < fine * (1 + 1e-5)

@@ -295,6 +295,15 @@ def test_more_dimensions_hide_less_and_more_reports_more():
     assert np.all(np.diff(blanket_epsilon([10, 100, 1000], 0.5, 1e-5)) < 0)
 
 
+@pytest.mark.parametrize("rounds", [1, 4, 100])
+def test_rounds_of_a_gaussian_curve_are_a_gaussian(rounds, monkeypatch):
+    """Where a round's curve is that of G_0.1 instead of a blanket's, all rounds have G_(0.1 sqrt(rounds))."""
+    monkeypatch.setattr(shuffling, "_delta", lambda epsilon, *_: float(gaussian_dp.delta(epsilon, 0.1)))
+    monkeypatch.setattr(shuffling, "blanket_epsilon", lambda n, mu, delta, _: gaussian_dp.epsilon(delta, 0.1))
+    exact = float(gaussian_dp.epsilon(1e-5, 0.1 * math.sqrt(rounds)))
+    assert exact <= blanket_rounds_epsilon(n=100, mu=1.0, rounds=rounds, delta=1e-5) <= 1.01 * exact
+
+
 @pytest.mark.slow
 def test_rounds_compose():
     once = blanket_epsilon(100, 0.5, 1e-5)

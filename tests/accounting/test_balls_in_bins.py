@@ -139,6 +139,17 @@ def test_both_sides_stay_near_at_the_ends_of_the_range(sigma, bins):
     assert 0 < least <= most <= 1.02 * least
 
 
+@pytest.mark.parametrize(
+    ("sigma", "bins", "epochs", "delta", "room"), [(0.5, 20_000, 10, 1e-5, 0.1), (2.5, 50, 1, 1e-22, 0.2)]
+)
+def test_a_lower_end_is_left_under_many_bins_or_a_tiny_delta(sigma, bins, epochs, delta, room):
+    """What wraps around from below, and rounding, take no more from it than a share of epsilon."""
+    above, below = laws_above(sigma, bins, epochs, delta), laws_below(sigma, bins, epochs, delta)
+    for place in (0, 1):
+        most, least = epsilon_above([(above[place], epochs)], delta), epsilon_below([(below[place], epochs)], delta)
+        assert (1 - room) * most <= least <= most
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.7, 0.5])
 def test_many_bins_and_little_noise_agree_with_simulated_sums(sigma):

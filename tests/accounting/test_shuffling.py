@@ -110,6 +110,14 @@ def test_both_reports_are_laws_and_their_divergence_is_the_gaussian_one(radius, 
     assert gain == pytest.approx(gaussian_dp.delta(radius, 2 * radius), rel=1e-5)
 
 
+@pytest.mark.parametrize("dimension", [2, 3, 7, 50])
+@pytest.mark.parametrize("radius", [4.0, 6.0])
+def test_a_report_far_from_the_blanket_is_a_law_too(radius, dimension):
+    """It is not cut off where the blanket ends: delta would lose what is beyond."""
+    blanket = blanket_law(radius, dimension)
+    assert blanket.masses @ blanket.ours == pytest.approx(1, rel=1e-9)
+
+
 def test_the_weight():
     assert blanket_law(0.7, 1).weight == pytest.approx(2 * norm.cdf(-0.7), rel=1e-14)
     # in two dimensions the integral of r e^(-(r + a)^2/2) is e^(-a^2/2) - a sqrt(2 pi) Q(a)

@@ -210,7 +210,7 @@ def test_what_is_known_to_be_larger_is_returned_at_once():
     assert search(10, 0.9).interval(0.0, both=True) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(("level", "delta"), [(1e-22, 1e-20), (1e-22, 1e-40), (1e-50, 1e-15), (1e-50, 1e-40)])
+@pytest.mark.parametrize(("level", "delta"), [(1e-22, 1e-20), (1e-50, 1e-15)])
 def test_next_to_no_loss_costs_no_more_than_the_sum_of_the_largest_losses(level, delta):
     lower, upper = search(10, delta, level).interval(0.0, both=True)
     assert lower <= upper <= 10 * level * (1 + 1e-4)

@@ -139,6 +139,21 @@ def test_both_sides_stay_near_at_the_ends_of_the_range(sigma, bins):
     assert 0 < least <= most <= 1.02 * least
 
 
+def test_both_ends_stay_near_at_a_tiny_delta():
+    """Rounding takes no more from the lower end than a share of epsilon."""
+    for above, below in zip(laws_above(2.5, 50, 1, 1e-22), laws_below(2.5, 50, 1, 1e-22), strict=True):
+        most, least = epsilon_above([(above, 1)], 1e-22), epsilon_below([(below, 1)], 1e-22)
+        assert 0.8 * most <= least <= most
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_less_noise_spends_more_where_bins_are_many(place):
+    """20,000 bins, and windows of the sum whose steps are above and below 1."""
+    laws = [laws_above(sigma, 20_000, 10, 1e-5, rough=True)[place] for sigma in (0.8, 0.7, 0.6, 0.5)]
+    found = [epsilon_above([(law, 10)], 1e-5) for law in laws]
+    assert 0 < found[0] < found[1] < found[2] < found[3] < 1.5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.7, 0.5])
 def test_many_bins_and_little_noise_agree_with_simulated_sums(sigma):

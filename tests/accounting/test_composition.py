@@ -29,6 +29,7 @@ from dpfl.accounting.loss_grids import (
     pessimistic,
     regrid,
 )
+from dpfl.accounting.poisson_gaussian import Step
 
 # Losses on a grid against the exact profile of their atoms, and sums of them against plain convolution.
 
@@ -99,6 +100,33 @@ def test_a_sum_that_the_places_do_not_reach_across_is_bounded(tilt, jump, monkey
     assert np.all(below <= np.log(truth) + 1e-9)
 
 
+@pytest.mark.parametrize("jump", range(50, 100))
+def test_a_rare_loss_just_beyond_the_last_place_counts(jump, monkeypatch):
+    """Whether the places end before, at or after the loss: delta is at least what this loss alone adds."""
+    monkeypatch.setattr(composition, "MOST_PLACES", 64)
+    masses = np.concatenate([[0.99], np.zeros(jump - 1), [0.01]])
+    sums = Composition([(GridLaw(0.0, 1.0, masses), 1)], 0.0)
+    for epsilon in (0.5, jump - 10.0, jump - 5.0):
+        assert sums.log_delta_above(epsilon) >= math.log(0.01 * -math.expm1(epsilon - jump)) - 1e-9
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.0])
+def test_losses_between_two_laws_are_those_of_their_mixtures(tilt):
+    low, high = np.array([0.2, 0.2, 0.2, 0.2, 0.1, 0.1]), np.array([0.1, 0.0, 0.05, 0.05, *(0.1,) * 8])
+    shares, counts = np.array([0.1, 0.5, 0.8]), np.array([3.0, 5.0, 2.0])
+    plain = np.ones(1)
+    for share, count in zip(shares, counts, strict=True):
+        mixture = share * high
+        mixture[2:8] += (1 - share) * low
+        for _ in range(int(count)):
+            plain = np.convolve(plain, mixture)
+    sums = Composition([Blend((GridLaw(-0.3, 0.1, low), GridLaw(-0.5, 0.1, high)), shares, counts)], tilt)
+    for epsilon in (0.0, 1.0, 3.0):
+        exact = math.log(profile(-5.0 + 0.1 * np.arange(plain.size), plain, np.array([epsilon]))[0])
+        below, above = sums.log_delta_below(epsilon), sums.log_delta_above(epsilon)
+        assert exact - 1e-8 < below <= exact + 1e-10 and exact - 1e-10 <= above < exact + 1e-8
+
+
 # Laws on a grid: Gaussian steps compose to a Gaussian, and grids that are brought together keep their side.
 
 ALWAYS = np.array([0.0, 1.0])
@@ -167,17 +195,17 @@ def test_lost_mass_above_delta_is_no_guarantee():
 LEVEL = 0.2
 
 
-def search(steps: int, delta: float) -> LossSearch:
-    """The losses of randomised response, +-LEVEL, on grids on which they are points."""
-    truth = math.exp(LEVEL) / (1 + math.exp(LEVEL))
+def search(steps: int, delta: float, level: float = LEVEL) -> LossSearch:
+    """The losses of randomised response, +-`level`, on grids on which they are points."""
+    truth = math.exp(level) / (1 + math.exp(level))
 
     def cells(step: float) -> Cells:
-        count = 2 * max(2, math.ceil(LEVEL / step))
+        count = 2 * max(2, math.ceil(level / step))
         below, above = np.zeros(count), np.zeros(count)
         below[0], above[-1] = 1 - truth, truth
-        return Cells(-LEVEL, 2 * LEVEL / count, below, above, 0.0)
+        return Cells(-level, 2 * level / count, below, above, 0.0)
 
-    return LossSearch([LossPart(cells, np.array([-LEVEL, LEVEL]), np.log([1 - truth, truth]), steps)], delta)
+    return LossSearch([LossPart(cells, np.array([-level, level]), np.log([1 - truth, truth]), steps)], delta)
 
 
 def exact_epsilon(steps: int, delta: float) -> float:
@@ -208,6 +236,20 @@ def test_sums_about_an_epsilon_are_sharp_there(steps, delta):
     above, below = search(steps, delta).sum_above(epsilon), search(steps, delta).sum_below(epsilon)
     assert math.log(delta) - 1e-4 < below.log_delta_below(epsilon) <= math.log(delta) + 1e-9
     assert math.log(delta) - 1e-9 <= above.log_delta_above(epsilon) < math.log(delta) + 1e-4
+
+
+@pytest.mark.parametrize(("level", "delta"), [(1e-22, 1e-20), (1e-50, 1e-15)])
+def test_next_to_no_loss_costs_no_more_than_the_sum_of_the_largest_losses(level, delta):
+    lower, upper = search(10, delta, level).interval(0.0, both=True)
+    assert lower <= upper <= 10 * level * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(("mu", "steps", "delta"), [(1e-4, 100, 1e-5), (1e-5, 1, 1e-7), (1e-3, 50, 1e-8)])
+def test_a_tiny_epsilon_is_as_exact_as_a_large_one(mu, steps, delta):
+    """Gaussian steps under so much noise that their losses deviate by 1e-5 to 1e-2, against the closed form."""
+    lower, upper = LossSearch([Step(mu, 1.0, "remove").part(steps, delta)], delta).interval(0.0, both=True)
+    exact = float(gaussian_dp.epsilon(delta, mu * math.sqrt(steps)))
+    assert exact * (1 - 4 * composition.TOLERANCE) <= lower <= exact <= upper <= exact * (1 + 2 * composition.TOLERANCE)
 
 
 @pytest.mark.parametrize(("steps", "epsilon"), [(10, 1.5), (40, 4.0), (100, 1.99), (100, 19.9), (100, 25.0)])

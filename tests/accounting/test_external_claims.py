@@ -455,6 +455,12 @@ def test_an_unknown_event_is_named_in_one_line(event):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_a_chance_below_0_is_refused_by_any_number_of_buckets(buckets):
+    with pytest.raises(ValueError, match=r"^noise_parameter must be at least 0"):
+        from_dp_event(events.RandomizedResponseDpEvent(-0.5, buckets))
+
+
 def test_a_rate_out_of_range_is_named():
     with pytest.raises(ValueError, match="sample_rate"):
         from_dp_event(events.PoissonSampledDpEvent(1.5, GAUSSIAN))

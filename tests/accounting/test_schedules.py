@@ -54,6 +54,18 @@ def test_a_mixture_of_nodes_dominates_a_step_between_and_another_is_dominated(or
         assert np.all(under[middle] > 0.7 * truth[middle])
 
 
+@pytest.mark.parametrize("order", ["remove", "add"])
+@pytest.mark.parametrize("rate", [0.001, 0.05])
+def test_the_losses_of_all_nodes_are_on_multiples_of_the_step(order, rate):
+    """Also of a step in which most losses of a node are one: a blend of two nodes needs them on one grid."""
+    steps = schedules.SampledSteps(rate, np.geomspace(2.8, 3.0, 40), np.ones(40))
+    for between in schedules.between_nodes([steps], order, DELTA, 40):
+        for node in (between.low, between.high):
+            for step in (1e-3, 0.01, 0.1, 0.7):
+                origin = node.cells(step).origin / step
+                assert origin == pytest.approx(round(origin), abs=1e-9)
+
+
 def test_the_chord_in_the_noise_itself_would_not_dominate():
     """Why nodes are matched by the total variation: the profile is no convex function of the shift."""
     low, high = (Step(shift, 0.3, "remove") for shift in (2.0, 3.0))

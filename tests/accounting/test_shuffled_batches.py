@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
+from dpfl.accounting import gaussian_dp
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.shuffled_batches import unamplified_mu, worst_pair_epsilon
 
@@ -56,6 +57,13 @@ def test_one_epoch_agrees_with_the_hockey_stick_of_the_largest_step(relation, de
     exact = brentq(lambda epsilon: math.log(max(spent(epsilon), 1e-320)) - math.log(delta), 0.1, 60)
     found = _epsilon(sigma, 10, 120, 1, delta, relation)
     assert found == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize(("sigma", "room"), [(0.03, 0.02), (0.1, 1e-4), (1.0, 1e-4)])
+def test_epochs_of_one_batch_are_gaussian(sigma, room):
+    """From below; under the least noise the masses of the largest losses are below all floats and left out."""
+    exact = float(gaussian_dp.epsilon(1e-5, math.sqrt(2) / sigma))
+    assert exact * (1 - room) <= _epsilon(sigma, 100, 100, 2, 1e-5, "zero_out") <= exact
 
 
 @pytest.mark.parametrize("relation", list(Neighbouring))

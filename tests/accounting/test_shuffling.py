@@ -75,6 +75,16 @@ def test_many_small_values_are_normal(n, deviations):
     assert ours == pytest.approx(exact, rel=5e-6 + 100 / n)
 
 
+@pytest.mark.parametrize("n", [256, 1000, 4096])
+@pytest.mark.parametrize("needed", [2.5, 5.5])
+def test_sums_that_a_few_jumps_decide_are_not_lost_on_the_way(n, needed):
+    """Values of 1 by 0.1/n each, else -needed/n: sums of some of them reach nearly as far as sums of all."""
+    jumps = np.arange(n + 1)
+    exact = float(binom.pmf(jumps, n, 0.1 / n) @ np.maximum(jumps - (n - jumps) * needed / n, 0))
+    values, masses = np.array([1.0, -needed / n]), np.array([0.1 / n, 1 - 0.1 / n])
+    assert exact * (1 - 1e-9) <= positive_part(values, masses, n, negligible=1e-9 * exact, fineness=FINE)
+
+
 def test_what_is_all_but_impossible_keeps_its_digits():
     # n signs of which more than 0.65 n must be positive: a chance of 1e-21.
     n, drift = 1000, 0.301  # no sum is 0, where an atom would be spread over the kink
@@ -108,6 +118,14 @@ def test_both_reports_are_laws_and_their_divergence_is_the_gaussian_one(radius, 
     gain = blanket.masses @ np.maximum(blanket.ours - math.exp(radius) * blanket.theirs, 0)
     # one dimension spreads upwards; in more, nodes meet the kink of the positive part
     assert gain == pytest.approx(gaussian_dp.delta(radius, 2 * radius), rel=1e-5)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 7, 50])
+@pytest.mark.parametrize("radius", [4.0, 6.0])
+def test_a_report_far_from_the_blanket_is_a_law_too(radius, dimension):
+    """It is not cut off where the blanket ends: delta would lose what is beyond."""
+    blanket = blanket_law(radius, dimension)
+    assert blanket.masses @ blanket.ours == pytest.approx(1, rel=1e-9)
 
 
 def test_the_weight():

@@ -26,9 +26,8 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.data.datasets import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.networks import ImageModel, build
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 from dpfl.randomness import generator
 
 RECORDS, BATCH = 6000, 64

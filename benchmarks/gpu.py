@@ -28,9 +28,8 @@ import torch
 from dpfl import gpu
 from dpfl.data.datasets import COLOUR, GREY, feature_shape
 from dpfl.engine.networks import ImageModel, build
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline.cost import cost_key, work_of
 from dpfl.pipeline.cost_fitting import KINDS, flops_of_a_record

@@ -1,8 +1,7 @@
 """Mechanisms on one record's or one client's contribution: clipping and projection.
 
-The one rule of each, in numpy; clipping takes torch tensors too, without importing torch. Noise is drawn elsewhere: for
-stacked training in `dpfl.engine.noise`, for convex problems in `dpfl.convex.federated_rounds` and
-`dpfl.convex.projected_sgd`.
+The one rule of each, in numpy; clipping takes torch tensors too, without importing torch. Noise is drawn elsewhere:
+CONTRIBUTING.md, "Follow a number", says where.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ def clip_factors(norms: Norms, clip_norm: Norms | float) -> Norms:
     to it, and infinity means no clipping: every factor is exactly 1. Source: abadi2016, Algorithm
     1. Opacus divides C by norm + 1e-6 instead, which shrinks vectors near the ball's surface a little more.
 
-    Formal guarantee: a scaled vector has norm min(norm, C), up to rounding (which dpfl.engine.clip_bounds divides out),
-    so adding or removing one moves a sum by at
-    most C, and replacing one by at most 2C. A zero vector stays zero, and a vector in the ball keeps every bit. One
-    with an infinite entry or nan cannot be scaled into the ball: its factor is nan, which marks every entry of a sum,
-    and the caller leaves it out (`clip_vectors`; for sums dpfl.engine.per_record_gradients.without_overflow).
+    Formal guarantee: a scaled vector has norm min(norm, C), up to rounding (which dpfl.engine.layers divides out), so
+    adding or removing one moves a sum by at most C, and replacing one by at most 2C. A zero vector stays zero, and a
+    vector in the ball keeps every bit. One with an infinite entry or nan cannot be scaled into the ball: its factor is
+    nan, which marks every entry of a sum, and the caller leaves it out (`clip_vectors`; for sums
+    dpfl.engine.per_record_gradients.without_overflow).
     """
     return 1.0 / (norms / clip_norm).clip(1.0) + 0.0 * norms
 

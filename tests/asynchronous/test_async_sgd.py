@@ -33,8 +33,8 @@ from dpfl.asynchronous.events import (
     simulate,
 )
 from dpfl.engine.networks import softmax_regression
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
+from dpfl.engine.sgd import base_noise
 from dpfl.errors import InputError
 from dpfl.randomness import generator
 

@@ -14,9 +14,8 @@ from dpfl.attacks.claimed_training import CONFIDENCE, ChosenGradients, ClaimedTr
 from dpfl.attacks.lower_bounds import log_likelihood_ratio, simulate
 from dpfl.attacks.planted_faults import SeedReused, poisson_claim
 from dpfl.engine.batches import BatchSampler
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 
 SETTINGS = {
     "sampler": BatchSampler(Sampling.SHUFFLED, 8, 20), "neighbouring": Neighbouring.ZERO_OUT, "epochs": 2,

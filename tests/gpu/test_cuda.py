@@ -9,8 +9,8 @@ from scipy import stats
 from dpfl import gpu
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.networks import ImageModel, build
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, gradient_rule
+from dpfl.engine.sgd import base_noise
 from dpfl.images.fedavg_images import cross_entropy
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")

@@ -8,9 +8,8 @@ from torch import nn
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.engine.batches import BatchSampler
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, gradient_rule
-from dpfl.engine.sgd import StackedHyperparameters
+from dpfl.engine.sgd import StackedHyperparameters, base_noise
 from dpfl.images.fedavg import FederatedAveraging, Schedule
 from dpfl.images.fedavg_images import cross_entropy
 

@@ -227,7 +227,7 @@ def test_training_depends_on_the_packages_that_decide_its_numbers_alone(experime
     names = source_digest.closure(run_identity.training_code(experiment))
     assert any(name.startswith("dpfl.grid.run_table:") for name in names)
     modules = {name.partition(":")[0] for name in names}
-    assert modules & {"dpfl.randomness", "dpfl.engine.noise"}
+    assert modules & {"dpfl.randomness", "dpfl.engine.sgd"}
     packages = {name.split(".")[1] for name in modules}
     numeric = "accounting mechanisms data features engine images convex asynchronous attacks grid randomness"
     assert packages <= set(numeric.split())

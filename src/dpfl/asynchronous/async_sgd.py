@@ -25,9 +25,8 @@ from dpfl.asynchronous.events import (
     ServerStep,
     simulate,
 )
-from dpfl.engine.noise import arsinh_noise, base_noise
 from dpfl.engine.per_record_gradients import Batch, LinearGradients, ParameterVector, without_overflow
-from dpfl.engine.sgd import accuracy_pct
+from dpfl.engine.sgd import accuracy_pct, arsinh_noise, base_noise
 from dpfl.errors import InputError
 from dpfl.mechanisms import clip_factors
 from dpfl.randomness import generator

@@ -61,7 +61,6 @@ from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.data.partition import random_shares, split
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.networks import ImageModel, build
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import (
     Batch,
     GradientRule,
@@ -70,7 +69,7 @@ from dpfl.engine.per_record_gradients import (
     cross_entropy,
     gradient_rule,
 )
-from dpfl.engine.sgd import SGD
+from dpfl.engine.sgd import SGD, base_noise
 from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Count, Settings

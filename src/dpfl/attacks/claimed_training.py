@@ -22,9 +22,8 @@ from dpfl.attacks.lower_bounds import (
     strongest_test,
     worst_pair,
 )
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import Batch, StackedGradients
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 from dpfl.mechanisms import clip_factors
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from dpfl.attacks.noise_family import StepEvidence
 from dpfl.engine.batches import BatchSampler
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 
 if TYPE_CHECKING:
     from dpfl.accounting.samplers import Sampling

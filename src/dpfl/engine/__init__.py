@@ -11,8 +11,7 @@ differentiated record by record. Three models, two of them private, through an e
     >>> from dpfl.engine.per_record_gradients import gradient_rule
     >>> from dpfl.engine.per_record_gradients import ParameterVector
     >>> from dpfl.engine.per_record_gradients import cross_entropy
-    >>> from dpfl.engine.sgd import SGD, StackedHyperparameters
-    >>> from dpfl.engine.noise import base_noise
+    >>> from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
     >>> x, y = torch.arange(200.0).sin().reshape(100, 2), torch.arange(100) % 2
     >>> module = nn.Sequential(nn.Linear(2, 8), nn.SiLU(), nn.LayerNorm(8), nn.Linear(8, 2))
     >>> layout = ParameterVector.of(module)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from dpfl.engine.clip_bounds import accurate, norm_roundings, rounding, squared_norms, sure_factors
 from dpfl.engine.layers import (
     ChannelScale,
     Convolution,
@@ -28,9 +27,14 @@ from dpfl.engine.layers import (
     ScaledConvolution,
     Tanh,
     TrainedLayer,
+    accurate,
     channels_last,
+    norm_roundings,
     product,
+    rounding,
     scaled,
+    squared_norms,
+    sure_factors,
 )
 from dpfl.engine.networks import ScaleShift
 from dpfl.errors import InputError

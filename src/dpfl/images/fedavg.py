@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import StackedGradients, aligned
-from dpfl.engine.sgd import SGD, StackedHyperparameters, accuracy_pct, distances, references
+from dpfl.engine.sgd import SGD, StackedHyperparameters, accuracy_pct, base_noise, distances, references
 
 if TYPE_CHECKING:
     import numpy as np

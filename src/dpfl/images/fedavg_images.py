@@ -28,8 +28,7 @@ from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
 from dpfl.engine.batches import BatchSampler, accounted_sampler
-from dpfl.engine.clip_bounds import Precision
-from dpfl.engine.layers import multiplies_bfloat16
+from dpfl.engine.layers import Precision, multiplies_bfloat16
 from dpfl.engine.networks import Architecture, FeatureNorm, ImageModel, Pixels, build, prepare
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
 from dpfl.engine.sgd import NOISELESS, UNCLIPPED_NOISELESS, StackedHyperparameters

@@ -20,9 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from dpfl import gpu
 from dpfl.data.datasets import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.networks import ImageModel, build
-from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
-from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import GPU_SHARE, TrainingJob

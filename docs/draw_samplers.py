@@ -25,7 +25,7 @@ from dpfl.accounting.samplers import Sampler, Sampling
 from dpfl.engine.batches import BatchSampler
 from dpfl.randomness import generator
 from dpfl.reporting import style
-from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import at_least, at_most
 
 RUN = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5}
 SAMPLERS: dict[str, tuple[Sampling, Sampler]] = {

@@ -85,28 +85,38 @@ def test_a_file_that_cannot_be_is_one_line(papers, name, text, message):
 def test_a_paper_or_module_that_is_not_there_is_named(papers, tmp_path):
     with pytest.raises(InputError, match=f"^no paper jones2026; there are adams2020, {KEY}$"):
         catalog.load("jones2026")
-    (tmp_path / KEY / "figures.py").unlink()
-    with pytest.raises(InputError, match=f"^papers/{KEY} has no figures.py; add one"):
+    (tmp_path / KEY / "claims.py").unlink()
+    with pytest.raises(InputError, match=f"^papers/{KEY} has no claims.py; add one"):
         catalog.load(KEY)
 
 
-def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
+def test_what_paper_yaml_names_must_be_in_a_file_of_the_paper_and_in_one_alone(papers, monkeypatch):
     with pytest.raises(InputError, match=f"papers/{KEY} has no errata.py"):
         catalog.module(KEY, "errata")
-    recipe = object()
-    for given, named in (
-        (
-            {"TABLES": {"risks": recipe}},
-            f"{KEY}/paper.yaml: tables.risk is not in TABLES of tables.py, which has risks",
-        ),
-        ({"TABLES": {}}, "tables.risk is not in TABLES of tables.py, which has none"),
-        ({}, f"papers/{KEY}/tables.py has no TABLES: a recipe for each name"),
+    risk, other = object(), object()
+    assigned: dict[str, object] = {}
+    monkeypatch.setattr(catalog, "import_module", lambda home: SimpleNamespace(TABLES=assigned[home.split(".")[-1]]))
+
+    def given(**files):
+        assigned.update(files)
+        for name in files:
+            papers(f"{name}.py", "TABLES: dict = {}")
+
+    for named in (
+        f"{KEY}/paper.yaml: tables.risk is not in TABLES of any file of papers/{KEY}; they have none",
+        f"tables.risk is not in TABLES of any file of papers/{KEY}; they have risks",
+        f"dpfl.papers.{KEY}.tables: TABLES must be a recipe for each name of paper.yaml",
     ):
-        monkeypatch.setattr(catalog, "import_module", lambda name, given=given: SimpleNamespace(**given))
         with pytest.raises(InputError, match=re.escape(named)):
             catalog.recipe(KEY, "tables", "risk")
-    monkeypatch.setattr(catalog, "import_module", lambda name: SimpleNamespace(TABLES={"risk": recipe}))
-    assert catalog.recipe(KEY, "tables", "risk") is recipe
+        given(tables={"risks": other} if not assigned else [])
+    given(tables={"risks": other}, study={"risk": risk})
+    assert catalog.recipe(KEY, "tables", "risk") is risk and catalog.recipe(KEY, "tables", "risks") is other
+    assert catalog.recipe_modules(KEY, "tables") == (f"dpfl.papers.{KEY}.study", f"dpfl.papers.{KEY}.tables")
+    assert catalog.recipe_modules(KEY, "figures") == ()
+    given(study={"risks": risk})
+    with pytest.raises(InputError, match=f"TABLES has risks, which another file of papers/{KEY} has too"):
+        catalog.recipe(KEY, "tables", "risks")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from dpfl.accounting import gaussian_dp, hidden_state
 from dpfl.accounting.reference_values import quantities
 from dpfl.cli.app import app
-from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import at_least, at_most
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]

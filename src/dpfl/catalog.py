@@ -5,6 +5,7 @@ It also reads the entries of the datasets (data/datasets.yaml), so that the laye
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,8 +21,6 @@ from dpfl.errors import InputError, schema_fault
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
-_MODULES = ("tables", "figures", "claims")
-"""Modules that every paper has; TABLES and FIGURES are {} where paper.yaml names none."""
 _SCHEMA = Path(__file__).parent / "schemas" / "paper.schema.yaml"
 
 
@@ -87,8 +86,7 @@ def load(key: str) -> Paper:
     """
     if key not in keys():
         raise InputError(f"no paper {key}; there are {', '.join(keys())}")
-    for name in _MODULES:
-        _require_module(key, name)
+    _require_module(key, "claims")
     facts = _mapping(key, "paper.yaml")
     others = {name: _mapping(key, f"{name}.yaml") for name in ("claims", "grid", "errata")}
     for name, content in {"paper": facts, **others}.items():
@@ -153,7 +151,7 @@ def dataset_entries() -> dict[str, dict[str, Any]]:
 
 
 def module(key: str, name: str) -> ModuleType:
-    """Return a paper's module: tables, figures, claims or errata. Raises InputError where the folder has none."""
+    """Return a paper's module: claims or errata. Raises InputError where the folder has none."""
     _require_module(key, name)
     return import_module(f"dpfl.papers.{key}.{name}")
 
@@ -164,15 +162,41 @@ def _require_module(key: str, name: str) -> None:
         raise InputError(f"papers/{key} has no {name}.py; add one (docs/howto/new_paper.md)")
 
 
+def recipe_modules(key: str, kind: str) -> tuple[str, ...]:
+    """Return the names of a paper's modules that assign TABLES or FIGURES (`kind`: "tables" or "figures").
+
+    They are found by the text of the files, so that nothing is imported here.
+    """
+    assigned = re.compile(rf"^{kind.upper()}\b.*=", re.MULTILINE)
+    files = (path for path in sorted((PAPERS / key).glob("*.py")) if assigned.search(path.read_text(encoding="utf-8")))
+    return tuple(f"dpfl.papers.{key}.{path.stem}" for path in files)
+
+
+def recipes(key: str, kind: str) -> dict[str, Any]:
+    """Return the recipes of a paper's tables or figures by name, from TABLES or FIGURES of all files of its folder.
+
+    Raises InputError where two files have one name, and where TABLES or FIGURES is no mapping.
+    """
+    found: dict[str, Any] = {}
+    for home in recipe_modules(key, kind):
+        own = getattr(import_module(home), kind.upper())
+        if not isinstance(own, Mapping):
+            raise InputError(f"{home}: {kind.upper()} must be a recipe for each name of paper.yaml")
+        if twice := found.keys() & own:
+            raise InputError(f"{home}: {kind.upper()} has {min(twice)}, which another file of papers/{key} has too")
+        found |= own
+    return found
+
+
 def recipe(key: str, kind: str, name: str) -> Any:
     """Return the recipe of a paper's table or figure; `kind` is "tables" or "figures".
 
-    Raises InputError where paper.yaml names one that TABLES or FIGURES does not have.
+    Raises InputError as `recipes`, and where paper.yaml has a name that no file has.
     """
-    recipes = getattr(module(key, kind), kind.upper(), None)
-    if not isinstance(recipes, Mapping):
-        raise InputError(f"papers/{key}/{kind}.py has no {kind.upper()}: a recipe for each name of paper.yaml")
-    if name not in recipes:
-        known = ", ".join(recipes) or "none"
-        raise InputError(f"{key}/paper.yaml: {kind}.{name} is not in {kind.upper()} of {kind}.py, which has {known}")
-    return recipes[name]
+    found = recipes(key, kind)
+    if name not in found:
+        known = ", ".join(found) or "none"
+        raise InputError(
+            f"{key}/paper.yaml: {kind}.{name} is not in {kind.upper()} of any file of papers/{key}; they have {known}"
+        )
+    return found[name]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpfl import experiments
-from dpfl.catalog import load, module, recipe
+from dpfl import catalog, experiments
+from dpfl.catalog import load, recipe
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.grid import configuration, expansion
@@ -28,7 +28,7 @@ def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) 
 
 def recipes(key: str) -> list[tuple[str, str]]:
     """Return (kind, name) of every table and figure of a paper."""
-    return [(kind, name) for kind in KINDS for name in getattr(module(key, kind), kind.upper())]
+    return [(kind, name) for kind in KINDS for name in catalog.recipes(key, kind)]
 
 
 @functools.cache

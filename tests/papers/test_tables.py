@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.catalog import keys, module
+from dpfl.catalog import keys, load, recipe
 from dpfl.reporting import tables
 from dpfl.reporting.privacy_card import private_runs
 from dpfl.reporting.results import ORIGINS, Results, read_csv, write_csv
@@ -20,11 +20,11 @@ SEEDS = 3
 @pytest.mark.parametrize("paper", COMPUTED)
 def test_data_are_complete_and_can_be_laid_out(made, paper):
     results = made(paper)
-    for name, recipe in module(paper, "tables").TABLES.items():
+    for name in load(paper).tables:
         data = results.table(paper, name)
         stated = data if name != "errata" else data[data["kind"] != "unstated"]  # what is not stated has no number
         assert not stated.isna().any(axis=None), name
-        page = recipe.page(data)
+        page = recipe(paper, "tables", name).page(data)
         assert len(page.body) == len(data)
         # A bar in a cell would break the Markdown table.
         assert not page.body.map(lambda cell: "|" in cell).any(axis=None), name
@@ -33,7 +33,7 @@ def test_data_are_complete_and_can_be_laid_out(made, paper):
 
 def made_of_runs(paper: str) -> list[str]:
     """The paper's tables but for its errata and overlap, which are arithmetic and take long."""
-    return [name for name in module(paper, "tables").TABLES if name not in ("errata", "overlap")]
+    return [name for name in load(paper).tables if name not in ("errata", "overlap")]
 
 
 PAPERS = [paper for paper in keys() if made_of_runs(paper)]

@@ -3,7 +3,7 @@ import hashlib
 import pandas as pd
 import pytest
 
-from dpfl.catalog import keys, load, module
+from dpfl.catalog import keys, load, recipes
 from dpfl.errors import InputError
 from dpfl.reporting import figures, style
 from dpfl.reporting.figures import FigureRecipe
@@ -29,7 +29,7 @@ def recipe(monkeypatch):
 def test_a_drawing_that_returns_no_figure_is_named(monkeypatch, tmp_path):
     made = FigureRecipe(lambda results: pd.DataFrame({"x": [1]}), lambda data: None, lambda data: "")
     monkeypatch.setattr(figures, "recipe", lambda *_: made)
-    with pytest.raises(InputError, match=r"lowy2021/figures\.py: figure_2: draw returned a NoneType, no Figure"):
+    with pytest.raises(InputError, match=r"lowy2021: figure figure_2: draw returned a NoneType, no Figure"):
         figures.make("lowy2021", "figure_2", Results(tmp_path, {}), tmp_path)
 
 
@@ -56,6 +56,6 @@ def test_a_picture_has_the_message_of_its_data_above_it(recipe, tmp_path, monkey
 @pytest.mark.parametrize("key", keys())
 def test_what_paper_yaml_names_has_a_recipe_a_title_and_a_caption(key, kind):
     named = getattr(load(key), kind)
-    assert set(named) == set(getattr(module(key, kind), kind.upper()))
+    assert set(named) == set(recipes(key, kind))
     short = [name for name, about in named.items() if not about["title"] or len(about["caption"]) <= 80]
     assert not short, f"paper.yaml: the captions of {short} should say what is shown and what bars mean (80 characters)"

@@ -10,7 +10,7 @@ from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError
-from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import at_least, at_most
 
 if TYPE_CHECKING:  # numpy and scipy, which the accountants need, are slow to import
     from dpfl.accounting.guarantees import Guarantee

@@ -12,7 +12,7 @@ from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import CHECKING, app
 from dpfl.errors import InputError, printable
 from dpfl.files import read_given_json
-from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import at_least, at_most
 
 if TYPE_CHECKING:
     from dpfl.accounting.external_claims import Claim, Entry

@@ -23,7 +23,7 @@ from dpfl.errors import InputError, printable
 from dpfl.files import is_folder_inside, is_regular, parse_json, read_bytes, record_path, replacing
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record import read_record
-from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.display_names import at_least, at_most
 from dpfl.reporting.results import ORIGINS, table_text
 
 # Find the runs behind a cell of a table or a point of a figure.

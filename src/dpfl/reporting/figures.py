@@ -56,7 +56,7 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
             data = _refuse_empty(refuse_not_run(read_csv(csv)))
             figure = made.draw(data)
             if not isinstance(figure, Figure):
-                raise InputError(f"{paper}/figures.py: {name}: draw returned a {type(figure).__name__}, no Figure")
+                raise InputError(f"{paper}: figure {name}: draw returned a {type(figure).__name__}, no Figure")
             style.headline(figure, made.message(data))
         except NotRunError as reason:
             figure = style.text_figure(str(reason))

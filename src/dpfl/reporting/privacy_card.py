@@ -11,8 +11,7 @@ import pandas as pd
 from dpfl import __version__
 from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.catalog import load
-from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.display_names import data_name, epsilon_verdict, model_name, with_greek_symbols
+from dpfl.reporting.display_names import at_least, at_most, data_name, epsilon_verdict, model_name, with_greek_symbols
 
 _RELATIONS = {
     Neighbouring.ADD_OR_REMOVE: "one record more or one fewer",

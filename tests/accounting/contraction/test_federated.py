@@ -39,7 +39,7 @@ from dpfl.accounting.contraction.federated import (
     step_diameter,
     stopped_model,
 )
-from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
+from dpfl.papers.asoodeh2021.claims import ExactFederatedSgd
 
 # Sums over rounds against a recursion at 60 digits, in logarithms far below what a float can hold.
 

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025 import claims
-from dpfl.papers.bhaskar2025.figures import FIGURES
+from dpfl.papers.bhaskar2025.distances import FIGURES
 from dpfl.papers.bhaskar2025.tables import TABLES
 from dpfl.reporting.results import Results, write_table
 from dpfl.reporting.rules import Status, Verdict

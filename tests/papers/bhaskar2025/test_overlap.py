@@ -10,7 +10,6 @@ from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025 import overlap
-from dpfl.papers.bhaskar2025.tables import TABLES
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +77,7 @@ def test_a_card_has_what_a_record_of_two_clients_spends(mnist):
 
 
 def test_the_page_has_the_client_and_the_record_side_by_side(mnist):
-    page = TABLES["overlap"].page(mnist.reset_index())
+    page = overlap.overlap_page(mnist.reset_index())
     row = page.body.iloc[0]
     assert (row["k"], row["ε published"], row["with two or more"]) == ("10", "2.93", "26.4 %")
     assert float(row["ε of a client (Claim 1)"]) <= 2.93 and row["of the upper quarter, from"].endswith(" (2)")

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.papers.bhaskar2025.sampling import SAMPLERS, draw_sampling, sampling_cells, sampling_message
-from dpfl.papers.bhaskar2025.tables import TABLES
+from dpfl.papers.bhaskar2025.sampling import SAMPLERS, TABLES, draw_sampling, sampling_cells, sampling_message
 
 LARGER = "table == 2 and model == 'scatter_linear' and epsilon == 2.93"
 CELLS = "table == 2 and model == 'scatter_linear' and epsilon < inf"

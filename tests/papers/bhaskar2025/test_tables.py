@@ -1,9 +1,364 @@
-import pytest
+import math
 
-from dpfl.papers.bhaskar2025.published_cells import REPRODUCED
-from dpfl.papers.bhaskar2025.tables import TABLES, last_column
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpfl.papers.bhaskar2025.tables import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    ROUNDING_PCT,
+    TABLES,
+    UNDECIDED,
+    distance_page,
+    distance_summary,
+    each_once,
+    last_column,
+    measured_cells,
+    predicted,
+    prediction_half_width,
+    published_cells,
+    runs_of,
+)
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import html_page, latex, markdown
+
+# Published cells against the paper's print, which runs belong to a cell, and what they give for it.
+
+LINEAR = "table == 2 and model == 'scatter_linear'"
+
+
+def test_there_are_276_published_cells_and_the_text_numbers_are_among_them():
+    cells = published_cells()
+    assert cells.groupby("table").size().to_dict() == {2: 72, 3: 72, 4: 72, 5: 60}
+    assert cells["published_accuracy_pct"].between(0, 100).all()
+    assert not cells.duplicated(["table", "dataset", "model", "epsilon", "local_epochs", "clients"]).any()
+    [best] = cells.query("table == 2 and model == 'scatter_linear' and epsilon == 2.93 and local_epochs == 1")[
+        "published_accuracy_pct"
+    ]
+    assert best == 97.52
+    assert (cells["local_epochs"] * cells["rounds"] == 20).all()
+
+
+def test_uneven_rounds_are_no_cell_of_the_paper(as_runs, rows_of_runs):
+    rows = rows_of_runs("table == 2 and model == 'cnn_tanh' and epsilon == 1.2 and local_epochs < 4", [0])
+    uneven = rows.assign(local_epochs=0, rounds=2, local_epochs_by_round=["[1, 3]", "[3, 1]"])
+    assert len(runs_of(as_runs(rows.assign(local_epochs_by_round="[1]"), uneven))) == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "dataset", "model", "epsilon", "split", "clients", "accuracy"),
+    [
+        (2, "mnist", "scatter_cnn", 1.2, (20, 1), 10, 16.79),
+        (3, "fashion_mnist", "cnn_tanh", math.inf, (2, 10), 10, 86.69),
+        (4, "cifar10", "cnn_relu", 7.53, (4, 5), 10, 18.07),
+        (5, "cifar10", "scatter_linear", 7.53, (1, 20), 1, 63.01),
+        (5, "fashion_mnist", "cnn_relu", 2.7, (1, 20), 100, 78.89),
+    ],
+)
+def test_a_number_of_the_print_is_in_its_cell(table, dataset, model, epsilon, split, clients, accuracy):
+    """Copied from the tables of the paper: the last of a row, the second, the third, and of the last columns."""
+    cells = published_cells().set_index(["table", "dataset", "model", "epsilon", "local_epochs", "rounds", "clients"])
+    assert cells.loc[(table, dataset, model, epsilon, *split, clients), "published_accuracy_pct"] == accuracy
+
+
+def test_runs_that_belong_to_no_cell_are_left_out(as_runs, rows_of_runs):
+    """Canaries, and references that clip without noise; clipping with noise and neither are what a cell trains."""
+    rows = rows_of_runs("table == 2 and model == 'cnn_tanh' and local_epochs == 1", [0]).assign(
+        experiment="fedavg_images"
+    )
+    both = pd.concat([rows.assign(clip=True), rows.assign(clip=False)])
+    canary = rows.head(1).assign(experiment="canaries", clip=True)
+    kept = runs_of(as_runs(both, canary))
+    assert kept.groupby(["epsilon", "clip"]).size().to_dict() == {
+        (1.2, False): 1, (1.2, True): 1, (2.93, False): 1, (2.93, True): 1, (math.inf, False): 1,
+    }  # fmt: skip
+    assert "experiment" not in kept
+
+
+def test_a_stand_in_is_filed_under_the_data_that_it_stands_for(as_runs, rows_of_runs, as_stand_in):
+    rows = rows_of_runs("table == 3 and model == 'cnn_tanh' and local_epochs == 1", [0])
+    runs = runs_of(as_runs(rows, as_stand_in(rows)))
+    assert runs.groupby("stand_in")[["dataset", "ran_on"]].agg(set).to_dict("index") == {
+        False: {"dataset": {"fashion_mnist"}, "ran_on": {"fashion_mnist"}},
+        True: {"dataset": {"fashion_mnist"}, "ran_on": {"digits"}},
+    }
+    before = runs_of(as_runs(rows.drop(columns="local_accuracy_pct")))
+    assert len(before) == len(rows) and before["local_accuracy_pct"].isna().all()
+
+
+def test_a_run_is_known_by_settings_cell_and_seed(rows_of_runs):
+    rows = rows_of_runs("table == 2 and model == 'cnn_tanh'", [0, 1])
+    again = pd.concat([rows, rows.assign(study="other"), rows.assign(batch_size=32)])
+    assert len(each_once(again)) == len(rows) == 36
+    assert each_once(again, "batch_size")["batch_size"].value_counts().to_dict() == {64: 36, 32: 36}
+    assert np.isinf(each_once(again)["epsilon"]).sum() == 12
+
+
+def cell(cells, epsilon=2.93, local_epochs=1):
+    chosen = cells.query("model == 'scatter_linear' and epsilon == @epsilon and local_epochs == @local_epochs")
+    [row] = chosen.to_dict("records")
+    return row
+
+
+def test_every_cell_is_the_mean_of_the_runs_that_it_records(as_runs, rows_of_runs):
+    tables = [rows_of_runs("table == 2", seeds, noise_pct=1.0) for seeds in ((0, 1), (1, 2))]
+    results = as_runs(*tables)
+    cells = measured_cells(results, 2)
+    assert (cells["runs"] == 3).all()
+    for row in cells.to_dict("records"):
+        places = [origin.split(":") for origin in row["origins"].split()]
+        accuracies = [tables[int(job[-1])]["accuracy_pct"].iloc[int(place)] for job, place in places]
+        assert row["accuracy_pct"] == pytest.approx(np.mean(accuracies), abs=1e-12)
+
+
+def test_a_cell_has_mean_intervals_count_and_difference(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", range(3))
+    runs["accuracy_pct"] = [97.0, 97.5, 98.0]
+    measured = measured_cells(as_runs(runs), 2)
+    assert len(measured) == 72 and (measured["runs"] > 0).sum() == 1
+    row = cell(measured)
+    assert row["runs"] == 3 and row["accuracy_pct"] == 97.5 and not row["stand_in"]
+    low, high = stats.t.interval(0.95, 2, loc=97.5, scale=0.5 / math.sqrt(3))
+    assert row["interval_pct"] == pytest.approx((high - low) / 2, rel=1e-12)
+    assert row["difference_pct"] == pytest.approx(97.5 - 97.52)
+    assert row["prediction_pct"] == pytest.approx(stats.t.ppf(0.975, 2) * 0.5 * math.sqrt(1 / 3 + 1 / 10))
+    assert row["prediction"] == REPRODUCED and (measured["prediction"] != "").sum() == 1
+
+
+def test_a_single_run_has_no_prediction_and_a_value_far_off_is_outside(as_runs, rows_of_runs):
+    single = measured_cells(as_runs(rows_of_runs(LINEAR, [0])), 2)
+    assert (single["prediction"] == "").all() and single["prediction_pct"].isna().all()
+    far = measured_cells(as_runs(rows_of_runs(LINEAR, range(5), offset_pct=3.0, noise_pct=0.1)), 2)
+    assert (far.query("runs > 0")["prediction"] == NOT_REPRODUCED).all()
+
+
+def test_restricted_run_tables_fill_the_cells_they_have(as_runs, rows_of_runs):
+    whole = rows_of_runs(f"{LINEAR} and epsilon == 2.93", range(2))
+    ends = rows_of_runs("table == 2 and model == 'cnn_tanh' and local_epochs in [1, 20]", [0])
+    measured = measured_cells(as_runs(whole, ends), 2)
+    assert measured.groupby("model", sort=False)["runs"].sum().to_dict() == {
+        "cnn_relu": 0,
+        "cnn_tanh": 6,
+        "scatter_linear": 12,
+        "scatter_cnn": 0,
+    }
+
+
+def test_a_run_counts_once_and_in_every_table_that_shares_its_cell(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", range(2))
+    results = as_runs(runs, runs.assign(study="distances"))
+    assert measured_cells(results, 2)["runs"].sum() == 2
+    fifth = measured_cells(results, 5).query("runs > 0")
+    assert fifth[["model", "clients", "runs"]].values.tolist() == [["scatter_linear", 10, 2]]
+
+
+def test_runs_of_a_study_are_in_no_published_cell(as_runs, rows_of_runs):
+    published, study = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], offset_pct=-5, study="readings")
+    for others in (study, study.assign(learning_rate=0.1)):
+        measured = measured_cells(as_runs(published, others), 2)
+        assert measured["runs"].max() == 1 and (measured["difference_pct"].dropna().abs() < 1e-9).all()
+    measured = measured_cells(as_runs(published.drop(columns="study")), 2)
+    assert measured["runs"].sum() == 18  # a configuration without a study has no such column
+    measured = measured_cells(as_runs(study), 2)
+    assert (measured["runs"].max(), measured["diverged"].max()) == (0, 0)  # a configuration of nothing else
+
+
+def test_studies_choose_runs(as_runs, rows_of_runs):
+    results = as_runs(*(rows_of_runs(LINEAR, [0], study=study) for study in ("", "a", "b")))
+    assert len(runs_of(results)) == 54 and len(runs_of(results, "a", "")) == 36
+    assert set(runs_of(results, "b")["study"]) == {"b"}
+
+
+def test_epsilon_under_add_or_remove_is_that_of_the_steps_that_ran(as_runs, rows_of_runs):
+    runs = rows_of_runs(LINEAR, [0]).assign(privacy_noise_multiplier=1.0072, privacy_steps=1880)
+    cells = measured_cells(as_runs(runs), 2).query("runs > 0")
+    # Opacus's Renyi accountant gives 2.93 for this noise, PLD 2.6423 (the reference of the accounting tests).
+    assert cells.query("epsilon < inf")["epsilon_add_remove"].to_numpy() == pytest.approx(2.6423, abs=1e-3)
+    assert cells.query("epsilon == inf")["epsilon_add_remove"].isna().all()
+    shuffled = measured_cells(as_runs(runs.assign(privacy_sampling="shuffled_epochs")), 2)
+    assert shuffled["epsilon_add_remove"].isna().all()
+
+
+def test_stand_in_data_are_named_and_never_compared(as_runs, rows_of_runs, as_stand_in):
+    cells = measured_cells(as_runs(as_stand_in(rows_of_runs(LINEAR, range(3), noise_pct=1.0))), 2)
+    ran = cells[cells["runs"] > 0]
+    assert ran["stand_in"].all() and (ran["ran_on"] == "digits").all() and ran["difference_pct"].isna().all()
+    assert ran["prediction_pct"].isna().all() and (ran["prediction"] == "").all() and ran["interval_pct"].notna().all()
+
+
+def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_cases():
+    # 4000 trials: a share outside of 0.95 +- 0.0125 has probability below 3e-4 where the formula is right.
+    draw = np.random.default_rng(0)
+    ours, theirs = draw.normal(90, 0.2, (4000, 3)), draw.normal(90, 0.2, (4000, 10)).mean(1)
+    half = prediction_half_width(pd.Series(ours.std(1, ddof=1)), pd.Series(np.full(4000, 3)))
+    sides = predicted(pd.Series(ours.mean(1) - theirs), half)
+    assert abs((sides == REPRODUCED).mean() - 0.95) < 0.0125
+    assert ((sides == REPRODUCED) | (sides == NOT_REPRODUCED)).all()
+
+
+def test_a_single_printed_run_has_the_wider_interval(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", range(10))
+    runs["accuracy_pct"] = 97.0 + 0.1 * np.arange(10)
+    row = cell(measured_cells(as_runs(runs), 2))
+    sd, quantile = runs["accuracy_pct"].std(), stats.t.ppf(0.975, 9)
+    assert row["prediction_pct"] == pytest.approx(quantile * sd * math.sqrt(0.1 + 0.1))
+    assert row["prediction_single_pct"] == pytest.approx(quantile * sd * math.sqrt(0.1 + 1))
+    runs["accuracy_pct"] += 0.6
+    moved = cell(measured_cells(as_runs(runs), 2))
+    assert (moved["prediction"], moved["prediction_single"]) == (NOT_REPRODUCED, REPRODUCED)
+    assert "+0.53*" in TABLES["table_2"].page(measured_cells(as_runs(runs), 2)).body.to_string()
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", [0], offset_pct=-0.001)
+    text = TABLES["table_2"].page(measured_cells(as_runs(runs), 2)).body.to_string()
+    assert "+0.00" in text and "-0.00" not in text
+
+
+def test_an_interval_that_takes_in_nearly_anything_decides_nothing_but_what_lies_outside():
+    sides = predicted(pd.Series([-57.7, -57.7, 3.0]), pd.Series([124.7, 20.0, 9.9]))
+    assert list(sides) == [UNDECIDED, NOT_REPRODUCED, REPRODUCED]
+
+
+def test_constant_models_are_counted_and_stay_in_the_mean(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs == 2", range(3))
+    runs["accuracy_pct"] = [11.35, 98.28, 11.35]
+    (cell,) = measured_cells(as_runs(runs), 2).query("runs > 0").to_dict("records")
+    assert (cell["at_chance"], cell["diverged"], cell["prediction"]) == (2, 0, UNDECIDED)
+    assert cell["accuracy_pct"] == pytest.approx(40.327, abs=1e-3)
+    page = TABLES["table_2"].page(measured_cells(as_runs(runs), 2))
+    text = page.body.to_string()
+    assert "11.35 to 98.28 (n = 3, 2 at chance)" in text and "40.3" not in text and "-57" not in text
+    assert any("no better than a constant answer" in note for note in page.notes)
+
+
+def test_the_advantage_over_one_local_epoch_is_paired_by_seed(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs < 4", range(3))
+    runs["accuracy_pct"] = [96.0, 96.1, 95.0, 95.3, 97.0, 97.2]
+    alone = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs == 1", [7])
+    cells = measured_cells(as_runs(runs, alone), 2).query("runs > 0").set_index("local_epochs")
+    assert cells.loc[2, "over_first_pct"] == pytest.approx(0.2)
+    half = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+    assert cells.loc[2, "over_first_interval_pct"] == pytest.approx(half) and cells.loc[1, "over_first_pct"] == 0
+
+
+def test_an_advantage_counts_the_seeds_that_both_splits_ran(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs < 4", range(3))
+    third = (runs["seed"] == 2) & (runs["local_epochs"] == 2)
+    runs["seed"] = runs["seed"].mask(third, 3)
+    cells = measured_cells(as_runs(runs), 2).query("runs > 0").set_index("local_epochs")
+    assert cells.loc[2, ["runs", "over_first_runs"]].tolist() == [3, 2]
+
+
+def test_a_run_that_diverged_is_not_called_constant_as_well(as_runs, rows_of_runs):
+    rows = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs == 1", range(3))
+    rows[["accuracy_pct", "status"]] = [[97.5, "finished"], [9.8, "finished"], [9.8, "diverged"]]
+    page = TABLES["table_2"].page(measured_cells(as_runs(rows), 2))
+    assert "(n = 3, 1 diverged, 1 at chance)" in page.body.to_string()
+
+
+def test_cells_without_spread_forgive_only_the_rounding_of_the_print():
+    sides = predicted(pd.Series([0.004, 0.006]), pd.Series([0.0, 0.0]))
+    assert list(sides) == [REPRODUCED, NOT_REPRODUCED] and ROUNDING_PCT == 0.005
+
+
+def test_the_lead_of_one_local_epoch_is_over_the_best_other_split_of_each_seed(as_runs, rows_of_runs):
+    query = "table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs in [1, 2, 4]"
+    runs = rows_of_runs(query, range(3))
+    runs["accuracy_pct"] = [96.0, 95.0, 95.5, 96.0, 96.5, 95.0, 96.0, 95.0, 95.2]  # leads 0.5, -0.5, 0.8
+    more = rows_of_runs(f"{query} and local_epochs == 1", [3])  # a seed without the other splits
+    cells = measured_cells(as_runs(runs, more), 2).query("runs > 0").set_index("local_epochs")
+    first = cells.loc[1]
+    leads = np.array([0.5, -0.5, 0.8])
+    assert first["lead_pct"] == pytest.approx(leads.mean()) and first["lead_runs"] == 3 and first["lead_splits"] == 2
+    half = stats.t.ppf(0.975, 2) * leads.std(ddof=1) / math.sqrt(3)
+    assert first["lead_interval_pct"] == pytest.approx(half)
+    assert cells.loc[[2, 4], "lead_pct"].isna().all()
+
+
+def row(data, dataset, model):
+    [found] = data[(data["dataset"] == dataset) & (data["model"] == model)].to_dict("records")
+    return found
+
+
+def test_every_cell_is_counted_once_a_row_and_the_rows_add_up(as_runs, rows_of_runs):
+    exact = rows_of_runs("dataset == 'mnist' and model == 'scatter_linear'", range(3), offset_pct=0.3, noise_pct=0.2)
+    single = rows_of_runs("table == 3 and model == 'cnn_tanh' and local_epochs < 5", [0], offset_pct=-4)
+    data = distance_summary(as_runs(exact, single))
+    models, sums = data[data["model"] != "all"], data[(data["model"] == "all") & (data["dataset"] != "all")]
+    assert len(models) == 12 and len(sums) == 3 and (models["cells"] == 23).all()
+    for name in ("cells", "compared", "stand_in", "judged", "bimodal"):
+        assert models[name].sum() == sums[name].sum() == row(data, "all", "all")[name], name
+    assert row(data, "all", "all")["cells"] == 276 and row(data, "all", "all")["compared"] == 33
+    one = row(data, "fashion_mnist", "cnn_tanh")
+    assert (one["compared"], one["judged"], one["seeds_most"]) == (10, 0, 1)
+    assert one["median_distance_pct"] == one["largest_distance_pct"] == pytest.approx(4)
+    assert math.isnan(one["reproduced_as_ten"])
+    shown = distance_page(data).body.iloc[5]
+    assert (shown["Cells compared"], shown["Distance, median"], shown["Reproduced, as means of ten"]) == (
+        "10 of 23",
+        "4.00",
+        "–",
+    )
+
+
+def test_distances_and_shares_are_those_of_the_tables(as_runs, rows_of_runs):
+    results = as_runs(rows_of_runs("table == 2 and model == 'scatter_linear'", range(4), offset_pct=0.4, noise_pct=0.3))
+    cells, found = (
+        measured_cells(results, 2).query("runs > 0"),
+        row(distance_summary(results), "mnist", "scatter_linear"),
+    )
+    # The 18 cells of Table 2 and the one of Table 5 that they share.
+    shared = cells.query("epsilon == 2.93 and rounds == 20").iloc[0]
+    distances = sorted([*cells["difference_pct"].abs(), abs(shared["difference_pct"])])
+    assert found["compared"] == found["judged"] == 19
+    assert found["largest_distance_pct"] == pytest.approx(distances[-1])
+    assert found["median_distance_pct"] == pytest.approx(distances[9])
+    for name, share in (("prediction", "reproduced_as_ten"), ("prediction_single", "reproduced_as_single")):
+        reproduced = (cells[name] == "reproduced").sum() + (shared[name] == "reproduced")
+        assert found[share] == pytest.approx(reproduced / 19) and 0 < found[share] <= 1
+    assert found["reproduced_as_ten"] < found["reproduced_as_single"]
+
+
+def test_cells_with_runs_far_apart_are_counted(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs < 4", range(2))
+    runs.loc[(runs["seed"] == 0) & (runs["local_epochs"] == 1), "accuracy_pct"] = 10.0
+    assert row(distance_summary(as_runs(runs)), "mnist", "cnn_relu")["bimodal"] == 1
+
+
+def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(as_runs, rows_of_runs):
+    query = "table == 2 and model == 'cnn_relu' and epsilon == inf"
+    own = rows_of_runs(query, [0], offset_pct=0.5)
+    own.loc[own["local_epochs"] == 10, "accuracy_pct"] = 7.8
+    others = pd.concat([rows_of_runs(f"{query} and local_epochs == 10", [seed], study="readings") for seed in (0, 1)])
+    others["accuracy_pct"] = [26.31, 98.02]
+    results = as_runs(own, others)
+    found = row(data := distance_summary(results), "mnist", "cnn_relu")
+    # The published (20, 1), 9.74, is at chance too, so ours half a point above it collapsed as well.
+    assert (found["largest_distance_pct"], found["collapsed"]) == (pytest.approx(96.55 - 7.8), 2)
+    assert found["largest_of_others_pct"] == pytest.approx(0.5)
+    why = (
+        "MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 clients: published 96.55, ours 7.80, because our only run "
+        "ended at chance (below 12 %). 2 runs of this cell with other settings or seeds end between 26.31 "
+        "and 98.02 %, so training is unstable here."
+    )
+    assert found["why_largest"] == why and distance_page(data).notes[1:] == [why]
+    notes = TABLES["table_2"].page(measured_cells(results, 2)).notes
+    assert [note for note in notes if "published 9" in note] == [f"Far from the published value: {why}"]
+    own.loc[own["local_epochs"] == 10, "accuracy_pct"] = 50.0  # far, but no run collapsed: nothing is known of why
+    assert row(distance_summary(as_runs(own, others)), "mnist", "cnn_relu")["why_largest"] == ""
+
+
+def test_stand_ins_and_no_runs(as_runs, rows_of_runs, as_stand_in, tmp_path):
+    data = distance_summary(as_runs(as_stand_in(rows_of_runs("table == 2 and model == 'scatter_linear'", range(2)))))
+    found = row(data, "all", "all")
+    assert (found["stand_in"], found["compared"]) == (19, 0)
+    assert "19 cells ran on stand-in data" in distance_page(data).notes[-1]
+    nothing = distance_page(distance_summary(Results(tmp_path)))
+    assert set(nothing.body["Seeds"]) == {"–"} and len(nothing.notes) == 1
+    assert not nothing.body.map(lambda cell: "|" in cell or "nan" in cell).any(axis=None)
 
 
 def page_of(name, results):

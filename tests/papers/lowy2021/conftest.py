@@ -7,7 +7,7 @@ import pytest
 
 from dpfl.accounting import WithReplacement
 from dpfl.accounting.statements import encode
-from dpfl.papers.lowy2021 import theory
+from dpfl.catalog import recipe
 from dpfl.reporting import style
 from dpfl.reporting.results import Results, read_csv, write_csv, write_table
 
@@ -119,7 +119,7 @@ def written() -> Callable[[Results, str], pd.DataFrame]:
 
     def write(results: Results, name: str) -> pd.DataFrame:
         path = results.folder / "figures" / f"lowy2021_{name}.csv"
-        write_table(theory.FIGURES[name].data(results), path)
+        write_table(recipe("lowy2021", "figures", name).data(results), path)
         return read_csv(path)
 
     return write
@@ -132,7 +132,7 @@ def drawn(written) -> Callable[[Results, str], pd.DataFrame]:
     def draw(results: Results, name: str) -> pd.DataFrame:
         points = written(results, name)
         with style.apply_style():
-            figure = theory.FIGURES[name].draw(points)
+            figure = recipe("lowy2021", "figures", name).draw(points)
             figure.canvas.draw()
             style.plt.close(figure)
         return points

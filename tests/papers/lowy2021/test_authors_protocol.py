@@ -13,8 +13,7 @@ from dpfl.convex.problems import Square
 from dpfl.convex.silo_jobs import ClientCounts, LdpPlan, LdpSettings, noise_multiplier
 from dpfl.grid import configuration, expansion
 from dpfl.papers.lowy2021 import authors_protocol
-from dpfl.papers.lowy2021.authors_protocol import AGREES, DIFFERS, DRAWS, UNDECIDED, agreement, reference
-from dpfl.papers.lowy2021.tables import TABLES
+from dpfl.papers.lowy2021.authors_protocol import AGREES, DIFFERS, DRAWS, TABLES, UNDECIDED, agreement, reference
 
 BUDGETS = (0.5, 1.0, 2.5, 5.0, 7.5, 10.0, math.inf)
 

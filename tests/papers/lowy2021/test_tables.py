@@ -1,8 +1,10 @@
 import pytest
 
+from dpfl.catalog import recipes
 from dpfl.papers.lowy2021.tables import TABLES
 
 OWN = ("paired_differences", "noise", "price", "authors_protocol", "mnist_differences")
+RECIPES = recipes("lowy2021", "tables")
 
 
 def test_the_page_of_mnist_says_what_its_splits_protect(results):
@@ -29,10 +31,10 @@ def test_the_noise_table_says_how_loose_the_noise_is(results):
 def test_pages_name_the_stand_in(results):
     made = results(stand_in_for="insurance")
     for name in OWN:
-        page = TABLES[name].page(TABLES[name].data(made))
+        page = RECIPES[name].page(RECIPES[name].data(made))
         assert any("stands in for insurance" in note for note in page.notes)
     real = results()
     for name in OWN:
-        page = TABLES[name].page(TABLES[name].data(real))
+        page = RECIPES[name].page(RECIPES[name].data(real))
         assert not any("stands in" in note for note in page.notes)
         assert not page.body.map(lambda cell: "nan" in cell).any(axis=None), name

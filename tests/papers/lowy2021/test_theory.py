@@ -310,7 +310,7 @@ def test_noise_by_formula_and_by_accounting(made_up):
             {"study": "one_pass", "algorithm": "one_pass", "excess_risk": 1.0},
         ]
     )
-    table = theory.TABLES["theory_noise"]
+    table = theory_rates.TABLES["theory_noise"]
     rows = table.data(results).set_index("study")
     variance = 256 * 16 * math.log(2.5 * 16 / 1e-6) * math.log(2 / 1e-6) / 64**2
     assert rows.loc["rates_convex", "theorem"] == pytest.approx(64 * math.sqrt(variance))

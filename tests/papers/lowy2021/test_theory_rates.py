@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpfl.accounting import gaussian_dp
 from dpfl.errors import InputError
-from dpfl.papers.lowy2021 import theory, theory_rates
+from dpfl.papers.lowy2021 import theory_rates
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Status, Verdict
 
@@ -131,11 +131,11 @@ def test_the_figures_and_the_table_show_every_axis(made_up, drawn):
     results = made_up([*rows, *rows_of("rates_strongly_convex", "theorem")])
     points = drawn(results, "theory_rates")
     assert len(points) == 3 * sum(map(len, VALUES.values()))
-    figure = theory.FIGURES["theory_rates"].draw(points)
+    figure = theory_rates.FIGURES["theory_rates"].draw(points)
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
     names = ("the theorem's noise", "least noise")
     assert labels == {f"{what}, {noise}" for what in ("measured", "terms of the rate, fitted") for noise in names}
-    slopes = theory.TABLES["theory_slopes"]
+    slopes = theory_rates.TABLES["theory_slopes"]
     page = slopes.page(slopes.data(results))
     assert page.body["equation"].tolist() == ["(4)"] * 8 + ["(5)"] * 4
     assert page.body["risk over rate"].str.match(r"(2\.9|3)\S* to (2\.9|3)").all()

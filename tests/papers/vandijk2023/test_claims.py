@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.accounting import gaussian_dp, tradeoff
 from dpfl.papers.vandijk2023 import claims
-from dpfl.papers.vandijk2023.figures import FIGURES
+from dpfl.papers.vandijk2023.training_figures import FIGURES
 from dpfl.reporting.claims import evaluate
 from dpfl.reporting.results import Results, write_table
 from dpfl.reporting.rules import Status, Verdict

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.catalog import load, recipe
 from dpfl.papers.vandijk2023.accounting_figures import (
     epochs_message,
     groups_message,
@@ -12,7 +13,6 @@ from dpfl.papers.vandijk2023.accounting_figures import (
     samplers_message,
     tradeoff_message,
 )
-from dpfl.papers.vandijk2023.figures import FIGURES
 from dpfl.papers.vandijk2023.training_figures import (
     asynchrony_message,
     delay_message,
@@ -28,13 +28,13 @@ KEY = "vandijk2023"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FIGURES))
+@pytest.mark.parametrize("name", sorted(load(KEY).figures))
 def test_data_are_complete_and_axes_are_named(results, name):
     data = results.figure(KEY, name)
     if data.empty:
         pytest.skip("is made of runs: test_training_figures draws it")
     assert not data.isna().any(axis=None)
-    figure = FIGURES[name].draw(data)
+    figure = recipe(KEY, "figures", name).draw(data)
     assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
     plt.close(figure)
 

@@ -11,8 +11,8 @@ from scipy import stats
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 from dpfl.papers.vandijk2023 import training_figures
 from dpfl.papers.vandijk2023.claims import _differences
-from dpfl.papers.vandijk2023.figures import FIGURES
 from dpfl.papers.vandijk2023.training_figures import (
+    FIGURES,
     MEASURES,
     PREPARATIONS,
     STRATEGIES,

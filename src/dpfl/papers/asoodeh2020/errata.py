@@ -16,7 +16,7 @@ from dpfl.accounting.contraction.pnsgd import first_shift, later_shift
 from dpfl.accounting.numerics import Array, reals
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd, stopped_delta
 from dpfl.papers.asoodeh2020.figures import parameters, routes
-from dpfl.reporting.errata import Numbers
+from dpfl.reporting.errata import Numbers, errata_recipe
 
 # Formulas of asoodeh2020 as printed, where they are wrong: for the table of errata and comparisons only.
 
@@ -105,3 +105,6 @@ def vacuous_stopping(sigma: float, eta: float) -> Numbers:
     values = parameters("figure_2")[1] | {"sigma": sigma, "eta": eta}
     corrected = contraction.pnsgd_random_stop_delta(0.0, i=1, **values)
     return Numbers(contraction.pnsgd_random_stop_bound(0.0, **values), corrected, stopped_delta(values, 0.0, 1))
+
+
+TABLES = {"errata": errata_recipe("asoodeh2020")}

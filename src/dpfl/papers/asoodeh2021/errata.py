@@ -15,7 +15,7 @@ from dpfl.accounting.contraction.kernels import DiscretisedInterval
 from dpfl.accounting.numerics import Array, probability
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
 from dpfl.papers.asoodeh2021.utility_bound import bounds, simulated_excess
-from dpfl.reporting.errata import Numbers
+from dpfl.reporting.errata import Numbers, errata_recipe
 
 # Formulas of asoodeh2021 as printed, where they are wrong: for the table of errata and comparisons only.
 
@@ -116,3 +116,6 @@ def disjoint_supports() -> Numbers:
     p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])
     largest = max(sum(p[list(s)]) - math.e * sum(q[list(s)]) for s in ((0,), (1,), (2,), (0, 1)))
     return Numbers(contraction.hockey_stick(p, q, 0.0), contraction.hockey_stick(p, q, 1.0), largest)
+
+
+TABLES = {"errata": errata_recipe("asoodeh2021")}

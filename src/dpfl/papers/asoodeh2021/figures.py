@@ -18,10 +18,20 @@ from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
 from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
 from dpfl.papers.asoodeh2021.utility_bound import COUNTEREXAMPLE
 from dpfl.reporting import style
-from dpfl.reporting.display_names import all_or, data_name, data_note, listed, span, with_greek_symbols
+from dpfl.reporting.display_names import (
+    all_or,
+    count_range,
+    data_name,
+    data_note,
+    listed,
+    span,
+    stand_ins,
+    with_greek_symbols,
+)
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval, slope, summarised
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -832,3 +842,30 @@ FIGURES = {
     **DIMENSION,
     **COMPARISON,
 }
+
+
+# Table: the exponents that the runs show.
+
+
+def rates_page(data: pd.DataFrame) -> TableLayout:
+    """Lay the exponents out for a reader."""
+    body = pd.DataFrame(
+        {
+            "Study": data["study"],
+            "Data": data["dataset"],
+            "m": data["batch_size"].map("{:g}".format),
+            "Against": data["against"],
+            "At": data["fixed"],
+            "Exponent": [
+                f"{value:.3f} ± {half:.3f}" for value, half in zip(data["slope"], data["interval"], strict=True)
+            ],
+            "Claimed": data["expected"].map("{:g}".format),
+            "Points": data["points"].map(str),
+        }
+    )
+    notes = [f"Mean of the seeds' exponents ± half-width of the 90 % interval, {count_range(data['runs'])} seeds."]
+    notes += [f"Stand-in data: {name}." for name in stand_ins(data)]
+    return TableLayout(body, notes)
+
+
+TABLES = {"rates": TableRecipe(slopes, rates_page)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.published_cells import (
+from dpfl.papers.bhaskar2025.tables import (
     CELL,
     PUBLISHED,
     each_once,
@@ -22,7 +22,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
 )
 from dpfl.reporting.display_names import data_name, model_name
 from dpfl.reporting.results import ORIGIN, Results
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 STUDY = "central_model"
 READINGS = {
@@ -162,3 +162,6 @@ def verdict(decision: CentralDecision) -> str:
     nearest = "has the smallest median and is the nearest in more than half of the cells"
     why = f"it {nearest}" if decision.chosen else f"no reading {nearest}"
     return f"Of {decision.counted} counted cells: {score}. Shipped: {shipped} ({why})."
+
+
+TABLES = {"central_model": TableRecipe(central_cells, central_page)}

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
-from dpfl.papers.bhaskar2025.published_cells import LEVEL
+from dpfl.papers.bhaskar2025.tables import LEVEL
 from dpfl.reporting.display_names import budget_name, model_name
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.rules import Case, ClaimEvidence, difference, from_interval

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
-from dpfl.papers.bhaskar2025.published_cells import (
+from dpfl.papers.bhaskar2025.tables import (
     LEVEL,
     PUBLISHED,
     data_lines,
@@ -24,6 +24,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
 )
 from dpfl.reporting import style
 from dpfl.reporting.display_names import all_or, model_name, span
+from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
 from dpfl.reporting.statistics import half_width, slope
 
@@ -257,3 +258,6 @@ def _footer(cells: pd.DataFrame) -> str:
     )
     bars = " Bars: 95 % interval where there are two runs or more." if cells["runs"].max() > 1 else ""
     return f"{what} {runs_text(cells)} a point.{bars}{stand_in}"
+
+
+FIGURES = {"distances": FigureRecipe(distance_cells, draw_distances, distances_message)}

@@ -20,9 +20,9 @@ from dpfl.data import datasets
 from dpfl.data.datasets import CLASSES, GREY, feature_shape
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
-from dpfl.papers.bhaskar2025.published_cells import published_cells
+from dpfl.papers.bhaskar2025.tables import published_cells
 from dpfl.reporting.display_names import data_name, model_name
-from dpfl.reporting.errata import Numbers
+from dpfl.reporting.errata import Numbers, errata_recipe
 
 BUDGET, EPOCHS = 2.93, 20
 SMALL_ERROR = 1e-3  # of epsilon: the misprint of erratum 7 is 0.06 at gamma = 4
@@ -276,3 +276,6 @@ def intermediate(gamma: int) -> Numbers:
     shown = {"taken": taken, "epochs": EPOCHS, "noise": sigma, "error": SMALL_ERROR, "whole": whole}
     shown["batch_size"] = settings("batch_size")
     return Numbers(whole / math.sqrt(gamma), spent(sigma, taken), spent_by_prv(sigma, taken), shown)
+
+
+TABLES = {"errata": errata_recipe("bhaskar2025")}

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.distances import distance_cells, distances_message, draw_distances
-from dpfl.papers.bhaskar2025.noise_fit import draw_noise, noise_cells, noise_message
-from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells, open_message
-from dpfl.papers.bhaskar2025.precision import draw_precision, precision_cells, precision_message
-from dpfl.papers.bhaskar2025.published_cells import (
+from dpfl.papers.bhaskar2025.tables import (
     BIMODAL_PCT,
     CELL,
     PUBLISHED,
@@ -24,8 +19,6 @@ from dpfl.papers.bhaskar2025.published_cells import (
     measured_cells,
     runs_of,
 )
-from dpfl.papers.bhaskar2025.readings import NAMES, draw_readings, reading_cells, readings_message
-from dpfl.papers.bhaskar2025.sampling import draw_sampling, larger_epsilon, sampling_cells, sampling_message
 from dpfl.reporting import style
 from dpfl.reporting.display_names import (
     all_or,
@@ -236,11 +229,4 @@ def _footer(cells: pd.DataFrame) -> str:
 FIGURES = {
     "leads": FigureRecipe(split_cells, draw_leads, leads_message),
     "splits": FigureRecipe(split_cells, draw_splits, splits_message),
-    "readings": FigureRecipe(reading_cells, draw_readings, partial(readings_message, names=NAMES)),
-    "open_settings": FigureRecipe(open_cells, draw_open, open_message),
-    "noise_fit": FigureRecipe(noise_cells, draw_noise, noise_message),
-    "precision": FigureRecipe(precision_cells, draw_precision, precision_message),
-    "distances": FigureRecipe(distance_cells, draw_distances, distances_message),
-    "sampling": FigureRecipe(sampling_cells, draw_sampling, sampling_message),
-    "sampling_larger_epsilon": FigureRecipe(larger_epsilon, draw_sampling, sampling_message),
 }

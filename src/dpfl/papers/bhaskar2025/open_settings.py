@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.published_cells import (
+from dpfl.papers.bhaskar2025.tables import (
     BIMODAL_PCT,
     CELL,
     PUBLISHED,
@@ -30,8 +30,9 @@ from dpfl.papers.bhaskar2025.published_cells import (
 )
 from dpfl.reporting import style
 from dpfl.reporting.display_names import budget_name, count_range, data_name, model_name
+from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, NotRunError, Results
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -453,3 +454,7 @@ def _footer(cells: pd.DataFrame) -> str:
         "less the published value. Green: near enough to count as explained, whatever the seeds. ●: smallest median "
         "distance. The axis is linear up to 1 point, logarithmic beyond. With privacy the order changes nothing."
     )
+
+
+TABLES = {"open_settings": TableRecipe(open_cells, open_page)}
+FIGURES = {"open_settings": FigureRecipe(open_cells, draw_open, open_message)}

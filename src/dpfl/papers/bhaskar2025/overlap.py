@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,8 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.engine.batches import BatchSampler
-from dpfl.papers.bhaskar2025.published_cells import table_settings
-from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import data_name
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.display_names import at_most, data_name
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 QUARTER = 0.25
 """The share of the records for which a row says what they spend at least."""
@@ -48,10 +47,15 @@ class Holders:
     most: int
 
 
+def _table_5() -> dict[str, Any]:
+    """Return what paper.yaml says of Table 5."""
+    return load("bhaskar2025").tables["table_5"]
+
+
 @cache
 def training(dataset: str, epsilon: float) -> Training:
     """Return a client's training on its share of `dataset`, calibrated to `epsilon` as the published cells are."""
-    settings, (local_epochs, rounds) = load("bhaskar2025").settings, table_settings(5)["split"]
+    settings, (local_epochs, rounds) = load("bhaskar2025").settings, _table_5()["settings"]["split"]
     records = round(settings["client_share"] * datasets.load(dataset).training_records)
     sampler = BatchSampler(Sampling(settings["sampling"]), settings["batch_size"], records)
     steps = local_epochs * rounds * sampler.steps_per_epoch
@@ -101,12 +105,12 @@ def budgets(*names: str) -> pd.DataFrame:
     records), epsilon_quarter (that a quarter of the records spend at least), epsilon_most (of the record with the
     most), share_above (of the records: that spend more than printed). Epsilons are by PLD.
     """
-    settings, published = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["published_accuracy_pct"]
+    settings, published = load("bhaskar2025").settings, _table_5()["published_accuracy_pct"]
     rows = []
     for dataset in names or published:
         epsilon = published[dataset]["epsilon"]
         run = training(dataset, epsilon)
-        for clients in (number for number in table_settings(5)["clients"] if number > 1):
+        for clients in (number for number in _table_5()["settings"]["clients"] if number > 1):
             law = holders(clients, settings["client_share"], datasets.load(dataset).training_records)
             likely = {number: chance for number, chance in enumerate(law.law) if chance > 1e-12}
             rows.append(
@@ -188,3 +192,6 @@ def _with_number(data: pd.DataFrame, which: str) -> list[str]:
     """Return an epsilon with the number of clients that it is for."""
     pairs = zip(data[f"epsilon_{which}"], data[f"holders_{which}"], strict=True)
     return [f"{at_most(epsilon, places=2)} ({number})" for epsilon, number in pairs]
+
+
+TABLES = {"overlap": TableRecipe(lambda results: budgets(), overlap_page)}

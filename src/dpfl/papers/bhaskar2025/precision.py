@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.published_cells import CELL, CHANCE_PCT, each_once, numbers, runs_of, runs_text
+from dpfl.papers.bhaskar2025.tables import CELL, CHANCE_PCT, each_once, numbers, runs_of, runs_text
 from dpfl.reporting import style
 from dpfl.reporting.display_names import budget_cell, budget_name, data_name, model_name, percent
+from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import mean_interval
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -167,3 +168,7 @@ def draw_precision(cells: pd.DataFrame) -> Figure:
     text = f"Split (1, 20), {runs}{bar}. Green: within ± {MARGIN_PCT:g} points.{stand_in}"
     style.footer(figure, text)
     return figure
+
+
+TABLES = {"precision": TableRecipe(precision_cells, precision_page)}
+FIGURES = {"precision": FigureRecipe(precision_cells, draw_precision, precision_message)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.published_cells import (
+from dpfl.papers.bhaskar2025.tables import (
     BIMODAL_PCT,
     LEVEL,
     PUBLISHED,
@@ -26,9 +27,10 @@ from dpfl.reporting.display_names import (
     data_name,
     model_name,
 )
+from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,3 +279,7 @@ def _footer(cells: pd.DataFrame) -> str:
         f"Accuracy with one reading switched less that of the authors' code, {runs_text(cells)} a mark; {bars}. The "
         f"axis is linear up to {_LINEAR_PCT:g} point, logarithmic beyond.{hollow}{left}{stand_in}"
     )
+
+
+TABLES = {"readings": TableRecipe(reading_cells, readings_page)}
+FIGURES = {"readings": FigureRecipe(reading_cells, draw_readings, partial(readings_message, names=NAMES))}

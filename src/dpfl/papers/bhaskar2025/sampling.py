@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.papers.bhaskar2025.published_cells import LEVEL, each_once, runs_of, runs_text, table_settings
+from dpfl.papers.bhaskar2025.tables import LEVEL, each_once, runs_of, runs_text, table_settings
 from dpfl.reporting import style
-from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.display_names import (
     EpsilonVerdict,
+    at_least,
+    at_most,
     count_range,
     data_name,
     epsilon_verdict,
@@ -20,9 +21,10 @@ from dpfl.reporting.display_names import (
     model_name,
     span,
 )
+from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -303,3 +305,10 @@ def _footer(cells: pd.DataFrame) -> str:
         f"ε against an observer of every step, one record zeroed out, δ = {cells['delta'].iloc[0]:g}; dashed: "
         f"the claim. Accuracy: {runs_text(cells)} a sampler on the same seeds; {bars}.{stand_in}"
     )
+
+
+TABLES = {"sampling": TableRecipe(sampling_cells, sampling_page)}
+FIGURES = {
+    "sampling": FigureRecipe(sampling_cells, draw_sampling, sampling_message),
+    "sampling_larger_epsilon": FigureRecipe(larger_epsilon, draw_sampling, sampling_message),
+}

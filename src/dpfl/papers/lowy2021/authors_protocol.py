@@ -13,10 +13,9 @@ import yaml
 from scipy import stats
 
 from dpfl.papers.lowy2021.comparisons import REGRESSION, TASK, stand_in_notes, trials
-from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import budget_cell, data_name, percent
+from dpfl.reporting.display_names import at_most, budget_cell, data_name, percent
 from dpfl.reporting.results import ORIGINS, origins
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from dpfl.reporting.results import Results
@@ -153,3 +152,6 @@ def _ratios(dataset: str, clients: int, rows: pd.DataFrame) -> str:
         f"{place}, ε = {budgets}: {'; '.join(parts)}. Where ours is the larger, sharing draws flatters minibatch SGD: "
         f"against own draws at {flattering} of {len(ratios)} budgets."
     )
+
+
+TABLES = {"authors_protocol": TableRecipe(authors_protocol, authors_page)}

@@ -11,7 +11,7 @@ import pandas as pd
 from dpfl.papers.lowy2021.comparisons import TASK, noise_name
 from dpfl.papers.lowy2021.theory import NOT_SMOOTH
 from dpfl.papers.lowy2021.theory_rates import FREE, NOISES, STUDIES, slope
-from dpfl.reporting.bounds import at_most
+from dpfl.reporting.display_names import at_most
 from dpfl.reporting.rules import Case, ClaimEvidence, from_interval, interval_cases
 from dpfl.reporting.statistics import LEVEL
 

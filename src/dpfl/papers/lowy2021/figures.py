@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, MNIST_TASK, NOISES, REGRESSION, TASK, mnist_pairs, trials
 from dpfl.reporting import style
-from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import all_or, count_range, data_name, listed, span
+from dpfl.reporting.display_names import all_or, at_most, count_range, data_name, listed, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval
@@ -345,5 +343,4 @@ FIGURES = {
     "figure_2": FigureRecipe(_figure_2, _draw_figure_2, figure_2_message),
     "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent, partial(spent_message, names=NOISES)),
     "mnist": FigureRecipe(_mnist, _draw_mnist, partial(mnist_message, names=NOISES)),
-    **theory.FIGURES,
 }

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpfl.convex.ldp_classification import UNACCOUNTED
-from dpfl.papers.lowy2021 import theory
-from dpfl.papers.lowy2021.authors_protocol import authors_page, authors_protocol
 from dpfl.papers.lowy2021.comparisons import (
     NOISES,
     REGRESSION,
@@ -22,10 +20,8 @@ from dpfl.papers.lowy2021.comparisons import (
     stand_in_notes,
     trials,
 )
-from dpfl.reporting.bounds import at_most
 from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
-from dpfl.reporting.display_names import EpsilonVerdict, budget_cell, epsilon_verdict
-from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.display_names import EpsilonVerdict, at_most, budget_cell, epsilon_verdict
 from dpfl.reporting.results import ORIGINS, origins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -176,12 +172,9 @@ def _spent(epsilon: float) -> str:
 
 
 TABLES = {
-    "errata": errata_recipe("lowy2021"),
     "paired_differences": TableRecipe(paired_differences, _differences_page),
     "noise": TableRecipe(_noise, _noise_page),
     "price": TableRecipe(price, _price_page),
-    "authors_protocol": TableRecipe(authors_protocol, authors_page),
     "mnist_differences": TableRecipe(mnist_differences, _mnist_page),
     "canaries": TableRecipe(partial(canaries, paper="lowy2021"), canaries_page, privacy_notes=control_notes),
-    **theory.TABLES,
 }

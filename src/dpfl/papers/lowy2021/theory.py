@@ -10,13 +10,11 @@ import numpy as np
 import pandas as pd
 
 from dpfl.accounting.shuffling import least_reports
-from dpfl.papers.lowy2021 import theory_rates
 from dpfl.papers.lowy2021.comparisons import paired
 from dpfl.papers.lowy2021.theory_rates import by_seed, interval, ratio, seeds_text, slope, study
 from dpfl.reporting import style
 from dpfl.reporting.display_names import all_or, span
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.tables import TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -444,13 +442,8 @@ def _floor(run: pd.Series) -> float:
 
 
 FIGURES = {
-    **theory_rates.FIGURES,
     ACCELERATION: FigureRecipe(acceleration_data, draw_acceleration, acceleration_message),
     ONE_PASS: FigureRecipe(one_pass_data, draw_one_pass, one_pass_message),
     SHUFFLE: FigureRecipe(shuffle_data, draw_shuffle, shuffle_message),
     AVAILABILITY: FigureRecipe(availability_data, draw_availability, availability_message),
-}
-TABLES = {
-    "theory_slopes": TableRecipe(theory_rates.slopes, theory_rates.slopes_page),
-    "theory_noise": TableRecipe(theory_rates.noise_data, theory_rates.noise_page),
 }

@@ -18,7 +18,7 @@ from dpfl.reporting.display_names import all_or, count_range, listed, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import half_width, t_quantile
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -470,3 +470,9 @@ def _figure(equations: tuple[int, ...]) -> FigureRecipe:
 
 FIGURES = {name: _figure(equations) for name, equations in _FIGURES.items()}
 FIGURES |= {"theory_free": FigureRecipe(free, draw_free, free_message)}
+
+
+TABLES = {
+    "theory_slopes": TableRecipe(slopes, slopes_page),
+    "theory_noise": TableRecipe(noise_data, noise_page),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from dpfl.accounting import FixedBatches, dpsgd, gaussian_dp, guarantee, tradeof
 from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
 from dpfl.reporting import style
 from dpfl.reporting.display_names import listed, span
+from dpfl.reporting.figures import FigureRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -376,3 +378,16 @@ def last_epoch_message(data: pd.DataFrame) -> str:
     factors = span(chapter["mu_ratio"], "{:.2f}")
     epsilons = span(chapter["epsilon"] / unchanged["epsilon"], "{:.2f}")
     return f"A last epoch with σ/√(E+1) multiplies μ by {factors} for every E, and ε by {epsilons}"
+
+
+FIGURES = {
+    "tradeoff": FigureRecipe(
+        tradeoff_data,
+        draw_tradeoff,
+        partial(tradeoff_message, names=APPROXIMATIONS),
+    ),
+    "epochs_not_rounds": FigureRecipe(epochs_data, draw_epochs, epochs_message),
+    "group_privacy": FigureRecipe(group_data, draw_groups, groups_message),
+    "fixed_against_poisson": FigureRecipe(sampler_data, draw_samplers, samplers_message),
+    "last_epoch_noise": FigureRecipe(last_epoch_data, draw_last_epoch, last_epoch_message),
+}

@@ -14,7 +14,7 @@ from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
 from dpfl.accounting.numerics import reals
 from dpfl.accounting.tradeoff.curves import epsilon_delta_lines
 from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
-from dpfl.reporting.errata import Numbers
+from dpfl.reporting.errata import Numbers, errata_recipe
 
 # Formulas of vandijk2023 as printed in our copy of the text: for the table of errata and comparisons only.
 
@@ -161,3 +161,6 @@ def optimistic_h(epsilon: float) -> Numbers:
     )
     independent = binom.pmf(k, rounds(), values["m"] / values["n"]) @ thetas
     return Numbers(printed, corrected, independent, {"sigma": sigma})
+
+
+TABLES = {"errata": errata_recipe("vandijk2023")}

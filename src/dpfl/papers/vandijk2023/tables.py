@@ -1,4 +1,4 @@
-"""Tables: the errata, and attacks on what asynchronous clients send."""
+"""Table: attacks on what asynchronous clients send."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page, control_notes
-from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
@@ -31,6 +30,5 @@ def attacks_page(data: pd.DataFrame) -> TableLayout:
 
 
 TABLES = {
-    "errata": errata_recipe(KEY),
     "canaries": TableRecipe(attacks_data, attacks_page, privacy_notes=control_notes),
 }

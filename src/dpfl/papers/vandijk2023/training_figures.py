@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 from dpfl.papers.vandijk2023.accounting_figures import SAMPLERS
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting import style
-from dpfl.reporting.bounds import at_most
-from dpfl.reporting.display_names import all_or, budget_name, count_range, data_name, listed, percent, span
+from dpfl.reporting.display_names import all_or, at_most, budget_name, count_range, data_name, listed, percent, span
+from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, Results, origins
 from dpfl.reporting.statistics import half_width, mean_interval
 
@@ -664,3 +665,42 @@ def samplers_trained_message(data: pd.DataFrame) -> str:
         f"At ε = {least['epsilon'].iloc[0]:g}, Poisson batches change the accuracy of batches of fixed size by "
         f"{', by '.join(texts)}"
     )
+
+
+_KINDS = {
+    "delay": "a fixed delay",
+    "reordered": "delays with which messages overtake each other",
+    "broadcast_loss": "lost broadcasts",
+    "update_loss": "lost updates",
+    "speed_spread": "unequal speeds",
+    "window": "a server's window",
+    "participation": "few clients asked",
+}
+_WITH_GUARANTEE = ("normalised", "dp_pca", "layer_normalised")
+"""Preparations of which all is covered by the epsilon."""
+FIGURES = {
+    "asynchrony": FigureRecipe(
+        asynchrony_data,
+        draw_asynchrony,
+        partial(asynchrony_message, names=_KINDS),
+    ),
+    "delay_loop": FigureRecipe(delay_data, draw_delay, delay_message),
+    "mixing": FigureRecipe(mixing_data, draw_mixing, mixing_message),
+    "batch_scaling": FigureRecipe(scaling_data, draw_scaling, scaling_message),
+    "samplers": FigureRecipe(
+        samplers_data,
+        draw_samplers_trained,
+        samplers_trained_message,
+    ),
+    "strategies": FigureRecipe(
+        strategies_data,
+        draw_strategies,
+        partial(strategies_message, names=STRATEGIES),
+    ),
+    "settings_grid": FigureRecipe(grid_data, draw_grid, grid_message),
+    "preparation": FigureRecipe(
+        preparation_data,
+        draw_preparation,
+        partial(preparation_message, names=PREPARATIONS, private=_WITH_GUARANTEE),
+    ),
+}

@@ -16,7 +16,7 @@ from dpfl.files import is_regular, read_bytes, record_path
 from dpfl.reporting import claims
 from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
-from dpfl.reporting.report_page.case_picture import CasePicture, case_picture
+from dpfl.reporting.report_page.picture import CasePicture, case_picture
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import (
     LEVEL,

@@ -12,8 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.grid.expansion import noise_table
-from dpfl.reporting.bounds import at_least
-from dpfl.reporting.display_names import EpsilonVerdict, epsilon_verdict, with_greek_symbols
+from dpfl.reporting.display_names import EpsilonVerdict, at_least, epsilon_verdict, with_greek_symbols
 from dpfl.reporting.results import read_csv
 
 _STATEMENT = [

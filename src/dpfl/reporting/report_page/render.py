@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
-from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.display_names import with_minus_signs
+from dpfl.reporting.display_names import at_least, at_most, with_minus_signs
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words, exceeded
 
 if TYPE_CHECKING:

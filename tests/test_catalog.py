@@ -112,8 +112,11 @@ def test_what_paper_yaml_names_must_be_in_a_file_of_the_paper_and_in_one_alone(p
         given(tables={"risks": other} if not assigned else [])
     given(tables={"risks": other}, study={"risk": risk})
     assert catalog.recipe(KEY, "tables", "risk") is risk and catalog.recipe(KEY, "tables", "risks") is other
-    assert catalog.recipe_modules(KEY, "tables") == (f"dpfl.papers.{KEY}.study", f"dpfl.papers.{KEY}.tables")
-    assert catalog.recipe_modules(KEY, "figures") == ()
+    assert catalog.recipe_code(KEY, "tables") == (
+        f"dpfl.papers.{KEY}.study:TABLES",
+        f"dpfl.papers.{KEY}.tables:TABLES",
+    )
+    assert catalog.recipe_code(KEY, "figures") == ()
     given(study={"risks": risk})
     with pytest.raises(InputError, match=f"TABLES has risks, which another file of papers/{KEY} has too"):
         catalog.recipe(KEY, "tables", "risks")

@@ -162,14 +162,17 @@ def _require_module(key: str, name: str) -> None:
         raise InputError(f"papers/{key} has no {name}.py; add one (docs/howto/new_paper.md)")
 
 
-def recipe_modules(key: str, kind: str) -> tuple[str, ...]:
-    """Return the names of a paper's modules that assign TABLES or FIGURES (`kind`: "tables" or "figures").
+def recipe_code(key: str, kind: str) -> tuple[str, ...]:
+    """Return what makes a paper's tables or figures (`kind`): TABLES or FIGURES of its files, for source_digest.
 
-    They are found by the text of the files, so that nothing is imported here.
+    Of errata.py it is all: its table finds functions by their names. The files are found by their text, so that nothing
+    is imported here.
     """
-    assigned = re.compile(rf"^{kind.upper()}\b.*=", re.MULTILINE)
+    name = kind.upper()
+    assigned = re.compile(rf"^{name}\b.*=", re.MULTILINE)
     files = (path for path in sorted((PAPERS / key).glob("*.py")) if assigned.search(path.read_text(encoding="utf-8")))
-    return tuple(f"dpfl.papers.{key}.{path.stem}" for path in files)
+    homes = (f"dpfl.papers.{key}.{path.stem}" for path in files)
+    return tuple(home if home.endswith(".errata") else f"{home}:{name}" for home in homes)
 
 
 def recipes(key: str, kind: str) -> dict[str, Any]:
@@ -178,8 +181,9 @@ def recipes(key: str, kind: str) -> dict[str, Any]:
     Raises InputError where two files have one name, and where TABLES or FIGURES is no mapping.
     """
     found: dict[str, Any] = {}
-    for home in recipe_modules(key, kind):
-        own = getattr(import_module(home), kind.upper())
+    for code in recipe_code(key, kind):
+        home = code.partition(":")[0]
+        own = getattr(import_module(home), kind.upper(), None)
         if not isinstance(own, Mapping):
             raise InputError(f"{home}: {kind.upper()} must be a recipe for each name of paper.yaml")
         if twice := found.keys() & own:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dpfl import catalog
-from dpfl.data import fetch
+from dpfl.data import datasets, fetch
 
 
 @dataclasses.dataclass
@@ -115,12 +115,14 @@ def entries(tmp_path):
     def write(**named) -> None:
         path.write_text(yaml.safe_dump(named, sort_keys=False))
         catalog.dataset_entries.cache_clear()
+        datasets.load.cache_clear()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalog, "DATASETS", path)
         write()
         yield write
     catalog.dataset_entries.cache_clear()  # when the shipped file is back in its place, and not before
+    datasets.load.cache_clear()
 
 
 @pytest.fixture

@@ -231,9 +231,6 @@ def _normal(group: int, step: int) -> torch.Tensor:
     return torch.randn(30 * 40 + 40 + 400 + 10, generator=draw, dtype=torch.float64)
 
 
-# Kolmogorov-Smirnov at this level: a right engine fails with probability 1e-9 for each of the two variants
-
-
 def test_noise_has_the_stated_scale():
     module, data = _dense_problem()
     batches = [[np.arange(5)]]

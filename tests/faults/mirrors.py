@@ -18,6 +18,7 @@ import yaml
 from harness import REPOSITORY
 
 from dpfl import catalog
+from dpfl.data import datasets
 from dpfl.data.fetch import configured, fetch
 from dpfl.errors import InputError
 
@@ -76,6 +77,7 @@ def _register(folder: Path, content: bytes, urls: list[str]) -> None:
     catalog.DATASETS = folder / "datasets.yaml"
     catalog.DATASETS.write_text(yaml.safe_dump({"toy": toy | {"files": {"f": facts}}}))
     catalog.dataset_entries.cache_clear()
+    datasets.load.cache_clear()
 
 
 def _put(path: Path, kind: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpfl import catalog
+from dpfl.data import datasets
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +16,7 @@ def shipped_datasets():
     yield
     catalog.DATASETS = shipped
     catalog.dataset_entries.cache_clear()
+    datasets.load.cache_clear()
 
 
 @pytest.fixture

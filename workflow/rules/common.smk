@@ -13,7 +13,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 
 from dpfl import files
-from dpfl.catalog import load, recipe_modules
+from dpfl.catalog import load, recipe_code
 from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
 from dpfl.experiments import module_name

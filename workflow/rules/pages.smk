@@ -39,6 +39,6 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
             config=RESOLVED,
             facts=digest_of([facts_of(_paper, part, part == _kind) for part in MADE_FROM[_kind]]),
             command=own_digest("dpfl.cli.app", "dpfl.cli.report_commands"),
-            code=source_digest(*recipe_modules(_paper, _kind), f"dpfl.reporting.{_kind}"),
+            code=source_digest(*recipe_code(_paper, _kind), f"dpfl.reporting.{_kind}"),
         shell:
             f"{DPFL} {{params.kind:q}} --paper {{params.paper:q}} --config {{params.config:q}} 2> {{log:q}}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpfl.catalog import load, recipe_modules
+from dpfl.catalog import load, recipe_code
 from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app, results_folder
 from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, record_path, write_atomically
@@ -44,7 +44,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     for each in known if name is None else [name]:
         if not anew and is_page_current(folder / kind / f"{paper}_{each}.csv", paper, runs):
             continue
-        modules = (*recipe_modules(paper, kind), f"dpfl.reporting.{kind}")
+        modules = (*recipe_code(paper, kind), f"dpfl.reporting.{kind}")
         stage = StageRecorder(kind, modules, {"paper": paper, "name": each})
         stage.reads(runs)
         outputs = make(paper, each, results, folder / kind)

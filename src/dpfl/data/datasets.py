@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Self
 
 from dpfl import catalog
@@ -123,6 +124,7 @@ def names() -> tuple[str, ...]:
     return tuple(catalog.dataset_entries())
 
 
+@cache  # the plan of a grid asks for each of its jobs, several times
 def load(name: str) -> Dataset:
     """Return the dataset of that name. Raises InputError for an unknown one, and for an entry that cannot be used."""
     if name not in names():

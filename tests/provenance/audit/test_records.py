@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from dpfl import experiments
+from dpfl.catalog import recipe_code
 from dpfl.grid import configuration, expansion
 from dpfl.grid.expansion import run_table
 from dpfl.grid.training_job import TrainingJob
@@ -173,7 +174,7 @@ def stage_record(stage, minute, outputs, inputs=(), settings=None, seeds=(), mod
 def honest():
     """The records of a small project by their first output."""
     code = ["dpfl.images.fedavg_images:train"]
-    pages = ["dpfl.papers.bhaskar2025.tables", "dpfl.reporting.tables"]
+    pages = [*recipe_code("bhaskar2025", "tables"), "dpfl.reporting.tables"]
     made = [
         stage_record("data arrays", 0, ARRAYS), stage_record("features", 1, FEATURES, ARRAYS),
         stage_record("account", 2, [NOISE], ARRAYS[:1], {"paper": "bhaskar2025", "scale": "demo"}, modules=code),

@@ -1,4 +1,4 @@
-"""Figures of asoodeh2021: Figure 2 as published and as it should be, training with an aggregator, trust, dimension."""
+"""Figure 2 as published and as it should be, training with an aggregator, trust, dimension; the runs' exponents."""
 
 from __future__ import annotations
 

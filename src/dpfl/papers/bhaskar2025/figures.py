@@ -1,4 +1,4 @@
-"""The figures: accuracy against the split (Tables 2 to 4), every run a point, and the studies."""
+"""The figures of Tables 2 to 4: accuracy against the split, every run a point."""
 
 from __future__ import annotations
 

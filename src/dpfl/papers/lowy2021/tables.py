@@ -1,4 +1,4 @@
-"""The errata, Fig. 2 and MNIST in numbers, the authors' own protocol, and what the noise really spends."""
+"""Fig. 2 and MNIST in numbers, and what the noise really spends."""
 
 from __future__ import annotations
 

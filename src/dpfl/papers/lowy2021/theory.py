@@ -1,4 +1,4 @@
-"""The theory of lowy2021 in figures and tables: acceleration, availability, one pass, shuffling."""
+"""The theory of lowy2021 in figures: acceleration, availability, one pass, shuffling."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from dpfl import experiments
-from dpfl.catalog import recipe_modules
+from dpfl.catalog import recipe_code
 from dpfl.commands import git
 from dpfl.data import datasets
 from dpfl.errors import InputError
@@ -251,7 +251,7 @@ def expected(path: str, context: Context) -> dict[str, Any]:
         return {}
     paper, _, page = name.partition("_")
     settings = {"paper": paper} if kind == "claims" else {"paper": paper, "name": page}
-    homes = (f"dpfl.papers.{paper}.claims",) if kind == "claims" else recipe_modules(paper, kind)
+    homes = (f"dpfl.papers.{paper}.claims",) if kind == "claims" else recipe_code(paper, kind)
     modules = [*homes, f"dpfl.reporting.{kind}"]
     return {"stage": kind, "settings": settings, "seeds": [], "modules": modules}
 

@@ -391,7 +391,7 @@ def test_the_noise_of_full_batches_for_tests_is_the_closed_form(advantage, tpr, 
     assert noise == pytest.approx(3 / (norm.ppf(tpr) - norm.ppf(fpr)), rel=1e-7)
 
 
-@pytest.mark.parametrize("neighbouring", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("neighbouring", ["zero_out", pytest.param("replace_one", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
 def test_the_noise_for_tests_meets_its_target_and_little_less(sampler, neighbouring):
     run = {"steps": 188, "neighbouring": neighbouring}

@@ -20,6 +20,7 @@ from dpfl.pipeline import process_cleanup, run, status
 from dpfl.pipeline.job_batches import keep, kept_folder
 from dpfl.pipeline.live_line import StartedJob
 from dpfl.pipeline.run import ASK_SECONDS, Ending, engine_options, explain
+from dpfl.provenance.audit import files
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import is_finished, noise_identity
 from snakemake_logger_plugin_dpfl import EVENTS
@@ -77,7 +78,7 @@ def test_a_dry_run_of_any_spelling_removes_nothing_and_takes_no_lock(tmp_path, m
     monkeypatch.chdir(tmp_path)
     words = tmp_path / "words"
     snakemake(tmp_path, monkeypatch, f'echo "$@" > {words}')
-    monkeypatch.setattr(run, "remove_damaged_pages", lambda _: pytest.fail("pages were looked for, to be removed"))
+    monkeypatch.setattr(files, "remove_damaged_pages", lambda _: pytest.fail("pages were looked for, to be removed"))
     assert run.run(["--cores", "1", spelling], again="make demo", results=tmp_path / "results") == 0
     assert words.read_text() == f"-m snakemake --cores 1 {spelling}\n" and not (tmp_path / ".snakemake").exists()
 

@@ -21,7 +21,6 @@ from dpfl.pipeline.job_batches import put_all_back, put_back
 from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, StartedJob, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.progress import duration
-from dpfl.provenance.audit.files import remove_damaged_pages
 from snakemake_logger_plugin_dpfl import EVENTS
 
 if TYPE_CHECKING:
@@ -172,6 +171,8 @@ def run(
     snakemake = [sys.executable, "-m", "snakemake"]
     if engine_options(arguments).is_dry_run:
         return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
+    from dpfl.provenance.audit.files import remove_damaged_pages  # takes long to import, and plans do without
+
     with only_run() as lock:
         if is_stale():
             print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The pictures of the report, as coordinates: that of the first screen, and that of a claim's cases."""
+"""The pictures of the report, as coordinates: one for the first screen, one for the cases of a claim."""
 
 from __future__ import annotations
 

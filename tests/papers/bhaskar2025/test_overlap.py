@@ -10,11 +10,13 @@ from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025 import overlap
+from dpfl.reporting.display_names import at_most
 
 
 @pytest.fixture(scope="module")
 def mnist():
-    return overlap.budgets("mnist").set_index("clients")
+    """What is spent of the larger budget, by number of clients."""
+    return overlap.budgets("mnist").query("epsilon == 2.93").set_index("clients")
 
 
 def test_a_quarter_of_the_records_lies_with_two_or_more_of_ten_clients(mnist):
@@ -71,9 +73,25 @@ def test_a_card_has_what_a_record_of_two_clients_spends(mnist):
     (note,) = overlap.record_notes(pd.DataFrame([cell, {**cell, "epsilon": math.inf}, {**cell, "epsilon": 1.2}]))
     assert note.startswith("MNIST: ") and "34.9 % of the records are with none" in note and "26.4 % with two" in note
     several = math.ceil(100 * mnist.loc[10, "epsilon_quarter"]) / 100
-    assert f"spends an ε of at most {several:.2f}, where 2.93 is published" in note
-    for change in ({"stand_in": True}, {"runs": 0}, {"clients": 25}, {"epsilon": math.inf}):
+    assert "A record with 2 clients, as a quarter of the records has or more, spends an ε of at most" in note
+    assert f" {several:.2f} where 2.93 is" in note
+    assert note.endswith("published, 1.73 where 1.2 is published for one client.")
+    (many,) = overlap.record_notes(pd.DataFrame([{**cell, "clients": 100}]))
+    twelve = math.ceil(100 * mnist.loc[100, "epsilon_quarter"]) / 100
+    assert f"at most {twelve:.2f} where 2.93 is" in many and "A record with 12 clients" in many
+    for change in ({"stand_in": True}, {"runs": 0}, {"clients": 1}, {"epsilon": math.inf}):
         assert overlap.record_notes(pd.DataFrame([{**cell, **change}])) == []
+
+
+def test_the_smaller_budget_is_that_of_ten_clients_and_the_captions_have_what_two_clients_spend():
+    for number in (2, 3, 4):
+        facts = load("bhaskar2025").tables[f"table_{number}"]
+        rows = overlap.budgets(facts["settings"]["dataset"]).query("clients == 10")
+        larger, smaller = rows.sort_values("epsilon", ascending=False).itertuples()
+        assert smaller.clients == 10 and smaller.holders_quarter == larger.holders_quarter == 2
+        two = [at_most(row.epsilon_quarter, places=2) for row in (larger, smaller)]
+        words = f"spends {two[0]} for a published {larger.epsilon:g} and {two[1]} for {smaller.epsilon:g} (table"
+        assert words in " ".join(facts["caption"].split())
 
 
 def test_the_page_has_the_client_and_the_record_side_by_side(mnist):

@@ -27,6 +27,8 @@ from dpfl.reporting.tables import html_page, latex, markdown
 # Published cells against the paper's print, which runs belong to a cell, and what they give for it.
 
 LINEAR = "table == 2 and model == 'scatter_linear'"
+OTHERWISE = {"learning_rate": 0.1, "batch_size": 640, "pixels": "unit_interval", "sampling": "balls_in_bins"}
+"""Settings that no published cell of ScatterNet + linear has."""
 
 
 def test_there_are_276_published_cells_and_the_text_numbers_are_among_them():
@@ -154,11 +156,42 @@ def test_a_run_counts_once_and_in_every_table_that_shares_its_cell(as_runs, rows
     assert fifth[["model", "clients", "runs"]].values.tolist() == [["scatter_linear", 10, 2]]
 
 
-def test_runs_of_a_study_are_in_no_published_cell(as_runs, rows_of_runs):
+def test_a_run_of_a_study_counts_for_a_published_cell_if_it_has_all_its_settings_and_a_seed_of_its_own(
+    as_runs, rows_of_runs
+):
     published, study = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], offset_pct=-5, study="readings")
-    for others in (study, study.assign(learning_rate=0.1)):
-        measured = measured_cells(as_runs(published, others), 2)
-        assert measured["runs"].max() == 1 and (measured["difference_pct"].dropna().abs() < 1e-9).all()
+    measured = measured_cells(as_runs(study, published), 2)
+    # Seed 0 is that of the published cells; seed 1 is the study's, 5 points below.
+    assert measured["runs"].max() == 2 and measured["difference_pct"].dropna().to_numpy() == pytest.approx(-2.5)
+    assert measured["variant_runs"].max() == 0
+    others = [study.assign(**{name: value}) for name, value in OTHERWISE.items()]
+    measured = measured_cells(as_runs(published, *others), 2)
+    assert measured["runs"].max() == 1 and (measured["difference_pct"].dropna().abs() < 1e-9).all()
+    assert measured["variant_runs"].max() == 2 * len(others)
+
+
+def test_the_order_of_plain_batches_matters_without_privacy_alone(as_runs, rows_of_runs):
+    published = rows_of_runs(LINEAR, [0])
+    study = rows_of_runs(LINEAR, [1], study="readings", plain_batches="shuffled")
+    runs = measured_cells(as_runs(published, study), 2).query("model == 'scatter_linear'").set_index("epsilon")["runs"]
+    assert set(runs[math.inf]) == {1} and set(runs[2.93]) == set(runs[1.2]) == {2}
+    # Where private cells alone were published, a study's plain run counts if it has their order.
+    private = published.query("epsilon < inf")
+    for order, count in (("fixed", 1), ("shuffled", 0)):
+        plain = rows_of_runs(f"{LINEAR} and epsilon == inf", [1], study="readings", plain_batches=order)
+        cells = measured_cells(as_runs(private, plain), 2).query("model == 'scatter_linear' and epsilon == inf")
+        assert set(cells["runs"]) == {count}
+
+
+def test_a_named_study_keeps_its_runs(as_runs, rows_of_runs):
+    published, study = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], study="readings")
+    results = as_runs(published, study)
+    assert runs_of(results, "readings", "")["study"].value_counts().to_dict() == {"readings": 36, "": 18}
+    assert runs_of(results, "")["study"].value_counts().to_dict() == {"": 36}
+
+
+def test_a_study_alone_has_no_published_cell(as_runs, rows_of_runs):
+    published, study = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], study="readings")
     measured = measured_cells(as_runs(published.drop(columns="study")), 2)
     assert measured["runs"].sum() == 18  # a configuration without a study has no such column
     measured = measured_cells(as_runs(study), 2)
@@ -166,7 +199,8 @@ def test_runs_of_a_study_are_in_no_published_cell(as_runs, rows_of_runs):
 
 
 def test_studies_choose_runs(as_runs, rows_of_runs):
-    results = as_runs(*(rows_of_runs(LINEAR, [0], study=study) for study in ("", "a", "b")))
+    studies = {"": 0.3, "a": 0.2, "b": 0.1}
+    results = as_runs(*(rows_of_runs(LINEAR, [0], study=study, learning_rate=rate) for study, rate in studies.items()))
     assert len(runs_of(results)) == 54 and len(runs_of(results, "a", "")) == 36
     assert set(runs_of(results, "b")["study"]) == {"b"}
 
@@ -333,6 +367,7 @@ def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(
     own = rows_of_runs(query, [0], offset_pct=0.5)
     own.loc[own["local_epochs"] == 10, "accuracy_pct"] = 7.8
     others = pd.concat([rows_of_runs(f"{query} and local_epochs == 10", [seed], study="readings") for seed in (0, 1)])
+    others["pixels"] = "unit_interval"
     others["accuracy_pct"] = [26.31, 98.02]
     results = as_runs(own, others)
     found = row(data := distance_summary(results), "mnist", "cnn_relu")
@@ -341,7 +376,7 @@ def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(
     assert found["largest_of_others_pct"] == pytest.approx(0.5)
     why = (
         "MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 clients: published 96.55, ours 7.80, because our only run "
-        "ended at chance (below 12 %). 2 runs of this cell with other settings or seeds end between 26.31 "
+        "ended at chance (below 12 %). 2 runs of this cell with other settings end between 26.31 "
         "and 98.02 %, so training is unstable here."
     )
     assert found["why_largest"] == why and distance_page(data).notes[1:] == [why]

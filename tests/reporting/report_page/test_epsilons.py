@@ -90,8 +90,9 @@ def test_sentences_count_the_epsilons_of_a_paper_and_say_why_some_are_refuted(ch
     known = statements(changed(NOISE, shuffled), "bhaskar2025")
     assert in_sentences(known) == (
         "Epsilons 1.2, 2.93 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): 1 proven, 2 refuted, 1 unproven. "
-        "Refuted: 2 (shuffled epochs, ε from a bound for Poisson batches). The noise of these runs is too small for "
-        "the claimed ε (the ε spent is at least 1.6 times the claimed one, in the worst case at least 4.3 times)."
+        "Refuted: 2 (shuffled epochs, zero out, ε from a bound for Poisson batches). The noise of these runs is too "
+        "small for the claimed ε (the ε spent is at least 1.6 times the claimed one, in the worst case at least 4.3 "
+        "times)."
     )
     assert in_sentences([]) == ""
 
@@ -102,8 +103,8 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
     studies = [replace(each, of_study=True) for each in known if each.verdict is EpsilonVerdict.REFUTED]
     assert in_sentences([proven, replace(proven, claimed=7.53), *studies]) == (
         f"Epsilons {proven.claimed:g}, 7.53 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): both proven. "
-        "Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both refuted. Refuted: 2 (shuffled epochs, ε "
-        "from a bound for Poisson batches). The noise of these runs is too small for the claimed ε (the ε "
+        "Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both refuted. Refuted: 2 (shuffled epochs, zero "
+        "out, ε from a bound for Poisson batches). The noise of these runs is too small for the claimed ε (the ε "
         "spent is at least 1.6 times the claimed one, in the worst case at least 4.3 times)."
     )
     alone = [replace(proven, of_study=True, delta=delta) for delta in (1e-5, 1e-6)]
@@ -146,7 +147,7 @@ def test_a_setting_is_of_a_study_where_nothing_else_has_it(made):
     assert of_study("f1", "f2") == [True, False, True] and of_study("f0") == [False, False, False]
     assert of_study("f0", same) == [False, True, False]
     assert with_verdict(statements(made[0], "bhaskar2025", ["f1"]), EpsilonVerdict.REFUTED) == [
-        (1, f"poisson, ε from {OWN_BOUND}, in our own studies")
+        (1, f"poisson, zero out, ε from {OWN_BOUND}, in our own studies")
     ]
 
 
@@ -158,8 +159,8 @@ def test_epsilons_of_a_standing_come_by_source_and_in_the_order_of_their_number(
 
     known = statements(changed(NOISE, many), "bhaskar2025")
     assert with_verdict(known, EpsilonVerdict.REFUTED) == [
-        (3, "poisson, ε from the authors' later script"),
-        (1, f"poisson, ε from {OWN_BOUND}"),
+        (3, "poisson, zero out, ε from the authors' later script"),
+        (1, f"poisson, zero out, ε from {OWN_BOUND}"),
     ]
     assert (
         sum(count for count, _ in with_verdict(known, EpsilonVerdict.UNPROVEN))

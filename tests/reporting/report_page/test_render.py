@@ -121,7 +121,7 @@ def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_do
         "(claimed 2.93, in truth at least 12.80).</a>" in first
     )
     assert "<li>1 refuted: " in first
-    assert "Bhaskar 2025</a> 1 (shuffled epochs, ε from a bound for" in first
+    assert "Bhaskar 2025</a> 1 (shuffled epochs, zero out, ε from a bound for" in first
     assert "<li>1 unproven: " in first
 
 

@@ -25,6 +25,7 @@ from dpfl.reporting.results import ORIGIN, Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 STUDY = "central_model"
+SEEDS = 3  # of each counted cell, before the rule decides
 READINGS = {
     "program": "batch 64, federated program",
     "older": "batch 64, older program's defaults",
@@ -81,8 +82,8 @@ def reading_of(run: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class CentralDecision:
-    """Outcome of the rule: counted cells without all readings, each reading's median distance, in how many of the
-    counted cells each is the nearest, whether the rule chooses one, and the reading that is shipped."""
+    """Outcome of the rule: counted cells without all readings at `SEEDS` seeds, each reading's median distance, in how
+    many of the counted cells each is the nearest, whether the rule chooses one, and the reading that is shipped."""
 
     missing: tuple[str, ...]
     counted: int
@@ -103,7 +104,7 @@ def decide(cells: pd.DataFrame) -> CentralDecision:
     missing = tuple(
         f"{data_name(row.dataset)}, {model_name(row.model)}"
         for row, lacks in zip(counted.itertuples(), distances.isna().any(axis=1), strict=True)
-        if lacks
+        if lacks or row.runs < SEEDS
     )
     ran = distances.dropna()
     medians = {reading: float(ran[reading].median()) for reading in READINGS}
@@ -155,9 +156,10 @@ def verdict(decision: CentralDecision) -> str:
     )
     shipped = READINGS[decision.shipped]
     if decision.missing:
+        so_far = "" if math.isnan(decision.medians_pct[decision.shipped]) else f" So far: {score}."
         return (
-            f"Undecided: {len(decision.missing)} of {decision.counted} counted cells have yet to run all ways "
-            f"({'; '.join(decision.missing)}). The default is shipped: {shipped}."
+            f"Undecided: {len(decision.missing)} of {decision.counted} counted cells have yet to run all ways with "
+            f"{SEEDS} seeds ({'; '.join(decision.missing)}).{so_far} The default is shipped: {shipped}."
         )
     nearest = "has the smallest median and is the nearest in more than half of the cells"
     why = f"it {nearest}" if decision.chosen else f"no reading {nearest}"

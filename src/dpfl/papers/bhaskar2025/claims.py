@@ -342,7 +342,7 @@ def budget_kept_overlap(results: Results) -> ClaimEvidence:
     """
     cases, beside = [], []
     for row in results.table("bhaskar2025", "overlap").itertuples(index=False):
-        where = f"{row.dataset}, k = {row.clients}"
+        where = f"{row.dataset}, epsilon = {row.epsilon:g}, k = {row.clients}"
         name = f"{where}, {row.holders_quarter} clients or more hold a quarter of the records"
         cases.append(Case(name, row.epsilon_quarter, target=row.epsilon))
         beside.append(Case(f"{where}, one client (Claim 1)", row.epsilon_client, target=row.epsilon))

@@ -17,7 +17,7 @@ from scipy import stats
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data import datasets
-from dpfl.data.datasets import CLASSES, GREY, feature_shape
+from dpfl.data.datasets import CLASSES, COEFFICIENTS, GREY, feature_shape
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
 from dpfl.papers.bhaskar2025.tables import published_cells
@@ -109,11 +109,15 @@ def shares(clients: int) -> Numbers:
     return Numbers.simulated(0.0, float(several), drawn)
 
 
-def architecture(images: str, dataset: str) -> Numbers:
+def architecture(model: str, dataset: str) -> Numbers:
     """Compare the parameters of the network that the text cites, of the code's network, and of ours."""
-    cited, code = NETWORKS[images]
+    cited, code = NETWORKS[model, dataset]
     numbers = parameters_of(cited), parameters_of(code)
-    return Numbers(*numbers, parameters("cnn_tanh", dataset), {"cited": numbers[0], "code": numbers[1]})
+    norm = 2 * COEFFICIENTS if model == "scatter_cnn" else 0  # a scale and a shift a channel
+    name, work = ("ScatterNet + CNN", "[8]") if model == "scatter_cnn" else ("the pixel CNN", "[7]")
+    images = "colour" if dataset == "cifar10" else "grey"
+    shown = {"what": f"{name}, {images} images", "work": work, "cited": numbers[0], "code": numbers[1]}
+    return Numbers(*numbers, parameters(model, dataset) - norm, shown)
 
 
 def relu_in_tanh() -> Numbers:
@@ -130,7 +134,7 @@ def smallest_model(dataset: str) -> Numbers:
     """Compare the rank of ScatterNet + linear by parameters: the fewest, by the cited networks, by the code's."""
     channels, height, width = feature_shape(GREY)
     own = channels * height * width * CLASSES + CLASSES
-    pixel, scattered = parameters_of(NETWORKS["grey"][0]), parameters_of(SCATTERED)
+    pixel, scattered = (parameters_of(NETWORKS[model, "mnist"][0]) for model in ("cnn_tanh", "scatter_cnn"))
     built = {model: parameters(model, dataset) for model in ("cnn_relu", "cnn_tanh", "scatter_cnn")}
     by_code = 1 + sum(count < parameters("scatter_linear", dataset) for count in built.values())
     by_text = 1 + sum(count < own for count in (pixel, pixel, scattered))
@@ -143,18 +147,20 @@ def parameters_of(layers: list[tuple[int, int, int]]) -> int:
 
 
 NETWORKS = {
-    "grey": (
+    ("cnn_tanh", "mnist"): (
         [(1, 16, 8), (16, 32, 4), (512, 32, 1), (32, 10, 1)],
         [(1, 16, 8), (16, 32, 4), (32, 32, 1), (32, 10, 1)],
     ),
-    "colour": (
+    ("cnn_tanh", "cifar10"): (
         [(3, 32, 3), (32, 32, 3), (32, 64, 3), (64, 64, 3), (64, 128, 3), (128, 128, 3), (2048, 128, 1), (128, 10, 1)],
         [(3, 32, 3), (32, 32, 3), (32, 64, 3), (64, 64, 3), (64, 128, 3), (128, 128, 3), (128, 256, 3), (256, 10, 3)],
     ),
+    ("scatter_cnn", "mnist"): (
+        [(81, 16, 3), (16, 32, 3), (512, 32, 1), (32, 10, 1)],
+        [(81, 16, 3), (16, 32, 3), (128, 32, 1), (32, 10, 1)],
+    ),
 }
-"""Layers of the pixel CNN that the text cites (papernot2021) and of the authors' code, by images."""
-SCATTERED = [(81, 16, 3), (16, 32, 3), (512, 32, 1), (32, 10, 1)]
-"""Layers of the network on grey scattering features that the text cites (tramer2021)."""
+"""Layers of the network that the text cites (papernot2021; tramer2021 for ScatterNet) and of the authors' code."""
 
 
 def noise_term(steps: int, parameters: int) -> Numbers:

@@ -278,7 +278,8 @@ def _off(cell: object) -> str:
         return "–"
     text = f"{cell.accuracy_pct - cell.published_accuracy_pct:+z.2f}"
     if cell.most_pct - cell.least_pct > BIMODAL_PCT:
-        text = f"{text} (runs: {cell.least_pct:.1f} to {cell.most_pct:.1f})"
+        low, high = (end - cell.published_accuracy_pct for end in (cell.least_pct, cell.most_pct))
+        text = f"{low:+z.2f} to {high:+z.2f}"
     return text if cell.distance_pct <= cell.tolerance_pct else f"[{text}]"
 
 
@@ -313,7 +314,8 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
             )
     tolerances = "; ".join(f"{data_name(name)} {counted.tolerance_pct:g}" for name, counted in COUNTED.items())
     notes.append(
-        "Numbers: mean accuracy less the published value in points, a number a split. In brackets: not explained, "
+        "Numbers: mean accuracy less the published value in points, a number a split; a range where runs lie more than "
+        f"{BIMODAL_PCT:g} points apart. In brackets: not explained, "
         f"further than the tolerance (points: {tolerances}) and than the half-width of the 95 % prediction interval of "
         "a mean of ten runs from our seeds. With privacy the order of plain batches changes nothing."
     )

@@ -52,6 +52,15 @@ def _table_5() -> dict[str, Any]:
     return load("bhaskar2025").tables["table_5"]
 
 
+def _smaller(dataset: str) -> float:
+    """Return the smaller budget of a dataset's table of Tables 2 to 4."""
+    tables = load("bhaskar2025").tables
+    (own,) = (
+        tables[f"table_{number}"] for number in (2, 3, 4) if tables[f"table_{number}"]["settings"]["dataset"] == dataset
+    )
+    return min(epsilon for model in own["published_accuracy_pct"].values() for epsilon in model)
+
+
 @cache
 def training(dataset: str, epsilon: float) -> Training:
     """Return a client's training on its share of `dataset`, calibrated to `epsilon` as the published cells are."""
@@ -95,11 +104,12 @@ def holders(clients: int, share: float, records: int) -> Holders:
 
 
 def budgets(*names: str) -> pd.DataFrame:
-    """Return a row for each dataset and number of clients above 1 of Table 5: what a client and what a record spends.
+    """Return a row for each dataset, budget and number of clients above 1 of Tables 2 to 5: what a client and a record
+    spend. The smaller budget is published for ten clients only.
 
-    `names`: the datasets, all of the table if none is named.
+    `names`: the datasets, all of them if none is named.
 
-    Columns: dataset, epsilon (printed, the budget of one client), delta, noise_multiplier, clients, share_none and
+    Columns: dataset, epsilon (published, the budget of one client), delta, noise_multiplier, clients, share_none and
     share_several (of the records: with no client, with two or more), holders_mean, holders_quarter, holders_most
     (`Holders`), epsilon_client (Claim 1: proven of all that one client sends), epsilon_mean (of a record, mean over
     records), epsilon_quarter (that a quarter of the records spend at least), epsilon_most (of the record with the
@@ -108,9 +118,10 @@ def budgets(*names: str) -> pd.DataFrame:
     settings, published = load("bhaskar2025").settings, _table_5()["published_accuracy_pct"]
     rows = []
     for dataset in names or published:
-        epsilon = published[dataset]["epsilon"]
-        run = training(dataset, epsilon)
-        for clients in (number for number in _table_5()["settings"]["clients"] if number > 1):
+        larger, several = published[dataset]["epsilon"], sorted(set(_table_5()["settings"]["clients"]) - {1})
+        places = [(larger, clients) for clients in several] + [(_smaller(dataset), several[0])]
+        for epsilon, clients in places:
+            run = training(dataset, epsilon)
             law = holders(clients, settings["client_share"], datasets.load(dataset).training_records)
             likely = {number: chance for number, chance in enumerate(law.law) if chance > 1e-12}
             rows.append(
@@ -165,20 +176,23 @@ def overlap_page(data: pd.DataFrame) -> TableLayout:
 
 
 def record_notes(cells: pd.DataFrame) -> list[str]:
-    """Return what a record spends that several of ten clients hold, for each data set whose private cells were run.
+    """Return what a record spends that several clients hold, for each data set and number of clients that ran.
 
     `cells` has columns dataset, clients, epsilon, runs and stand_in.
     """
-    ran = cells[(cells["runs"] > 0) & ~cells["stand_in"].eq(True) & (cells["clients"] == 10)]
+    ran = cells[(cells["runs"] > 0) & ~cells["stand_in"].eq(True) & (cells["clients"] > 1)]
     notes = []
-    for dataset, own in ran[np.isfinite(ran["epsilon"])].groupby("dataset", sort=False):
-        epsilon = float(own["epsilon"].max())
-        law = holders(10, load("bhaskar2025").settings["client_share"], datasets.load(str(dataset)).training_records)
-        several = at_most(spent(training(str(dataset), epsilon), 2), places=2)
+    for (dataset, clients), own in ran[np.isfinite(ran["epsilon"])].groupby(["dataset", "clients"], sort=False):
+        law = holders(clients, load("bhaskar2025").settings["client_share"], datasets.load(dataset).training_records)
+        spend = ", ".join(
+            f"{at_most(spent(training(dataset, float(epsilon)), law.quarter), places=2)} where {epsilon:g} is published"
+            for epsilon in sorted(own["epsilon"].unique(), reverse=True)
+        )
         notes.append(
-            f"{data_name(str(dataset))}: each of ten clients draws a tenth of the records. {100 * law.law[0]:.1f} % of "
-            f"the records are with none of them and {100 * (1 - law.law[0] - law.law[1]):.1f} % with two or more. A "
-            f"record with two clients spends an ε of at most {several}, where {epsilon:g} is published for one client."
+            f"{data_name(dataset)}: each of {clients} clients draws a tenth of the records. {100 * law.law[0]:.1f} % "
+            f"of the records are with none of them and {100 * (1 - law.law[0] - law.law[1]):.1f} % with two or more. "
+            f"A record with {law.quarter} clients, as a quarter of the records has or more, spends an ε of at most "
+            f"{spend} for one client."
         )
     return notes
 

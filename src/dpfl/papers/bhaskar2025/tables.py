@@ -72,6 +72,8 @@ def published_cells() -> pd.DataFrame:
 def runs_of(results: Results, *studies: str) -> pd.DataFrame:
     """Return the runs of these studies (`PUBLISHED`: of published cells), one row for each; all if none is named.
 
+    A study's runs that have all the settings of a published cell count for that cell too, if no other run of it has
+    their seed; their study is `PUBLISHED` then, but for the runs of the studies that are named here.
     Two more columns: ran_on (the dataset) and stand_in. `dataset` names the published data that a stand-in was run for.
     Runs with canaries, those that clip without noise (references of distances) and those of uneven rounds are left
     out: they belong to no cell. Without any run there are columns and no rows.
@@ -91,7 +93,28 @@ def runs_of(results: Results, *studies: str) -> pd.DataFrame:
     runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "", local_accuracy_pct=local)
     runs["dataset"] = runs["stand_in_for"].where(runs["stand_in"], runs["dataset"])
     runs["study"] = study
-    return runs[runs["study"].isin(studies)] if studies else runs
+    if not studies:
+        return runs
+    named = runs["study"].isin(studies)
+    if PUBLISHED not in studies:
+        return runs[named]
+    more = runs[~named & _as_published(runs)]
+    cells = each_once(pd.concat([runs[runs["study"] == PUBLISHED], more]))
+    return pd.concat([runs[named], cells[cells["study"] != PUBLISHED].assign(study=PUBLISHED)])
+
+
+def _as_published(runs: pd.DataFrame) -> pd.Series:
+    """Return which runs have all the settings of a published cell's run with their data set, model and clients.
+
+    The order of plain batches changes nothing with privacy. What was measured is no setting.
+    """
+    names = [name for name in load("bhaskar2025").settings if name in runs and name not in ("measure", "plain_batches")]
+    kinds = runs[["dataset", "ran_on", "model", "clients", *names]].astype(object)
+    alike = pd.Series(list(kinds.itertuples(index=False, name=None)), runs.index)
+    order = runs["plain_batches"] if "plain_batches" in runs else pd.Series("", runs.index)
+    in_order = pd.Series(list(zip(alike, order, strict=True)), runs.index, dtype=object)
+    published, private = runs["study"] == PUBLISHED, np.isfinite(runs["epsilon"].astype(float))
+    return in_order.isin(in_order[published]) | (private & alike.isin(alike[published]))
 
 
 def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
@@ -120,7 +143,7 @@ def with_runs(cells: pd.DataFrame, runs: pd.DataFrame, by: list[str], **more: tu
 
 
 def measured_cells(results: Results, table: int) -> pd.DataFrame:
-    """Return the cells of one published table with what the runs without a study give for each.
+    """Return the cells of one published table with what their runs give for each (`runs_of`).
 
     Added columns: ran_on (the dataset, "" if nothing ran), stand_in, data_note, runs, diverged (runs that reached
     numbers that are none), at_chance (runs no better than one answer to everything), accuracy_pct (mean over all
@@ -131,8 +154,8 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
     epsilon_refuted (for one record zeroed out, zero_out), epsilon_add_remove (`add_remove`), sampling,
     sample_rate, steps, batch_size, learning_rate, momentum, precision (of the training; "" if the runs do not say),
-    origins, variant_runs, variant_least_pct and variant_most_pct (runs of the cell in the studies, with other settings
-    or seeds: number, least and most accurate); in Tables 2 to 4 over_first_pct, over_first_runs and
+    origins, variant_runs, variant_least_pct and variant_most_pct (runs of the cell in the studies, with other settings:
+    number, least and most accurate); in Tables 2 to 4 over_first_pct, over_first_runs and
     over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
     lead_interval_pct and lead_splits (`_leads`; nan but for (1, 20)).
     """
@@ -185,8 +208,8 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _variants(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return what the studies' runs on published data give for each cell: columns as `measured_cells` says."""
-    studied = runs[(runs["study"] != PUBLISHED) & ~runs["stand_in"].eq(True)]
+    """Return what runs with other settings give for each cell on published data: columns as `measured_cells` says."""
+    studied = runs[~_as_published(runs) & ~runs["stand_in"].eq(True)]
     return studied.groupby(["dataset", *CELL], as_index=False).agg(
         variant_runs=("accuracy_pct", "size"),
         variant_least_pct=("accuracy_pct", "min"),
@@ -213,7 +236,7 @@ def why_far(cell: Any) -> str:
     )
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (
-            f" {cell.variant_runs} runs of this cell with other settings or seeds end between "
+            f" {cell.variant_runs} runs of this cell with other settings end between "
             f"{cell.variant_least_pct:.2f} and {cell.variant_most_pct:.2f} %, so training is unstable here."
         )
     return text
@@ -420,13 +443,22 @@ def split_page(cells: pd.DataFrame) -> TableLayout:
 def clients_page(cells: pd.DataFrame) -> TableLayout:
     """Return Table 5 as the paper has it: numbers of clients down, data sets and in each the models across."""
     data = [f"{data_name(row.dataset)}, ε = {row.epsilon:g}" for row in cells.itertuples()]
-    return _page(
+    page = _page(
         cells,
         "k",
         ["1 (central)" if clients == 1 else f"{clients}" for clients in cells["clients"]],
         [f"{name}: {model_name(model)}" for name, model in zip(data, cells["model"], strict=True)],
         pd.Series(0, cells.index),
     )
+    central = cells.loc[cells["clients"] == 1, "difference_pct"].dropna().abs()
+    if len(central):
+        page.notes.insert(
+            1,
+            f"One central client follows the authors' federated program. Its {len(central)} cells are "
+            f"{central.median():.2f} points from the published values in the median. The table of the central model "
+            "has two other ways to train it.",
+        )
+    return page
 
 
 def _page(cells: pd.DataFrame, name: str, rows: list[str], columns: list[str], order: pd.Series) -> TableLayout:

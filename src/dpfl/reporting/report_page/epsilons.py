@@ -143,15 +143,18 @@ def by_sampling(known: Iterable[EpsilonStatement]) -> dict[Group, list[EpsilonSt
 
 
 def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> list[tuple[int, str]]:
-    """Return how many statements have a verdict, and which: a pair for each sampler and source, the largest first.
+    """Return how many statements have a verdict, and which: a pair for each sampler, neighbouring relation and source,
+    the largest first.
 
-    For example (33, "with replacement, ε from the authors' later script").
+    For example (33, "with replacement, replace one, ε from the authors' later script").
     """
-    groups = Counter((each.sampling, each.stated_by, each.of_study) for each in known if each.verdict is wanted)
+    groups = Counter(
+        (each.sampling, each.neighbouring, each.stated_by, each.of_study) for each in known if each.verdict is wanted
+    )
     ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     return [
-        (count, f"{sampling}, ε from {source}{', in our own studies' if of_study else ''}")
-        for (sampling, source, of_study), count in ordered
+        (count, f"{sampling}, {neighbours}, ε from {source}{', in our own studies' if of_study else ''}")
+        for (sampling, neighbours, source, of_study), count in ordered
     ]
 
 

@@ -181,18 +181,21 @@ def record_notes(cells: pd.DataFrame) -> list[str]:
     `cells` has columns dataset, clients, epsilon, runs and stand_in.
     """
     ran = cells[(cells["runs"] > 0) & ~cells["stand_in"].eq(True) & (cells["clients"] > 1)]
-    notes = []
-    for (dataset, clients), own in ran[np.isfinite(ran["epsilon"])].groupby(["dataset", "clients"], sort=False):
-        law = holders(clients, load("bhaskar2025").settings["client_share"], datasets.load(dataset).training_records)
-        spend = ", ".join(
-            f"{at_most(spent(training(dataset, float(epsilon)), law.quarter), places=2)} where {epsilon:g} is published"
-            for epsilon in sorted(own["epsilon"].unique(), reverse=True)
-        )
+    notes, share = [], load("bhaskar2025").settings["client_share"]
+    for dataset, own in ran[np.isfinite(ran["epsilon"])].groupby("dataset", sort=False):
+        records = datasets.load(str(dataset)).training_records
+        laws = {clients: holders(clients, share, records) for clients in sorted(own["clients"].unique())}
+        spend = []
+        for epsilon in sorted(own["epsilon"].unique(), reverse=True):
+            run = training(str(dataset), float(epsilon))
+            most = [at_most(spent(run, law.quarter), places=2) for law in laws.values()]
+            spend.append(f"{' and '.join(most)} where {epsilon:g} is published")
+        several = ", ".join(f"{100 * (1 - sum(law.law[:2])):.1f} % with {each} clients" for each, law in laws.items())
+        quarter = ", ".join(f"{law.quarter} of {each}" for each, law in laws.items())
         notes.append(
-            f"{data_name(dataset)}: each of {clients} clients draws a tenth of the records. {100 * law.law[0]:.1f} % "
-            f"of the records are with none of them and {100 * (1 - law.law[0] - law.law[1]):.1f} % with two or more. "
-            f"A record with {law.quarter} clients, as a quarter of the records has or more, spends an ε of at most "
-            f"{spend} for one client."
+            f"{data_name(str(dataset))}: each client draws a tenth of the records. Records with two clients or more: "
+            f"{several}. A quarter of the records are with at least {quarter}. A record with so many spends an ε of at "
+            f"most {', '.join(spend)} for one client."
         )
     return notes
 

@@ -359,7 +359,9 @@ def test_distances_and_shares_are_those_of_the_tables(as_runs, rows_of_runs):
 def test_cells_with_runs_far_apart_are_counted(as_runs, rows_of_runs):
     runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs < 4", range(2))
     runs.loc[(runs["seed"] == 0) & (runs["local_epochs"] == 1), "accuracy_pct"] = 10.0
-    assert row(distance_summary(as_runs(runs)), "mnist", "cnn_relu")["bimodal"] == 1
+    found = row(distance_summary(as_runs(runs)), "mnist", "cnn_relu")
+    assert found["bimodal"] == 1
+    assert "published 98.20, ours 10.00 to 98.20, because 1 of our 2 runs ended at chance" in found["why_largest"]
 
 
 def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(as_runs, rows_of_runs):

@@ -166,7 +166,8 @@ def leads_message(cells: pd.DataFrame) -> str:
 def _title(model: str, cells: pd.DataFrame) -> str:
     """Return the name of a model with the number of runs that its cells have, if there are any."""
     ran = cells.loc[cells["runs"] > 0, "runs"]
-    return model_name(model) + (f", n = {count_range(ran)}" if len(ran) else "")
+    count = count_range(ran).replace(" to ", "–")  # panels are narrow
+    return model_name(model) + (f", n = {count}" if len(ran) else "")
 
 
 def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:

@@ -231,8 +231,8 @@ def why_far(cell: Any) -> str:
     budget = "no privacy" if math.isinf(cell.epsilon) else f"ε = {cell.epsilon:g}"
     text = (
         f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, "
-        f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours "
-        f"{cell.accuracy_pct:.2f}, because {whose} {' or '.join(way for way, count in ways.items() if count)}."
+        f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}, "
+        f"because {whose} {' or '.join(way for way, count in ways.items() if count)}."
     )
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (
@@ -485,11 +485,15 @@ def _ours(cell: pd.Series) -> str:
         return "not run"
     facts = [f"n = {cell.runs}"] if cell.runs < PUBLISHED_RUNS else []
     facts += [f"{count} {word.replace('_', ' ')}" for word in _LOST if (count := cell[word])]
-    value = f"{cell.least_pct:.2f} to {cell.most_pct:.2f}" if _is_bimodal(cell) else f"{cell.accuracy_pct:.2f}"
-    return value + (f" ({', '.join(facts)})" if facts else "")
+    return _value(cell) + (f" ({', '.join(facts)})" if facts else "")
 
 
-def _is_bimodal(cell: pd.Series) -> bool:
+def _value(cell: Any) -> str:
+    """Return our mean or, if the runs lie far apart, their ends."""
+    return f"{cell.least_pct:.2f} to {cell.most_pct:.2f}" if _is_bimodal(cell) else f"{cell.accuracy_pct:.2f}"
+
+
+def _is_bimodal(cell: Any) -> bool:
     """Return whether the runs of a cell lie so far apart that their mean is none of them."""
     return cell.most_pct - cell.least_pct > BIMODAL_PCT
 

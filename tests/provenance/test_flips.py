@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from dpfl import catalog
 from dpfl.cli import app
+from dpfl.data import datasets
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
 from dpfl.files import record_path
@@ -88,7 +89,20 @@ def stand_for(name: str, source: Path, result: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tiny_project, pipeline, tmp_path_factory):
+def shipped_datasets_back():
+    """Read the shipped list of datasets again afterwards, also where the project cannot be made."""
+    yield
+    read_datasets_anew()
+
+
+def read_datasets_anew() -> None:
+    """Forget the list of datasets and what was made of its entries."""
+    catalog.dataset_entries.cache_clear()
+    datasets.load.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def made(tiny_project, pipeline, tmp_path_factory, shipped_datasets_back):
     """The tiny project with a fetched dataset and a crate; not to be changed."""
     root = tmp_path_factory.mktemp("flips") / "project"
     shutil.copytree(tiny_project, root)
@@ -105,7 +119,7 @@ def made(tiny_project, pipeline, tmp_path_factory):
         entries["insurance"]["files"] = {"insurance.csv": facts}
         Path("datasets.yaml").write_text(yaml.safe_dump(entries, sort_keys=False))
         patch.setattr(catalog, "DATASETS", root / "datasets.yaml")
-        catalog.dataset_entries.cache_clear()
+        read_datasets_anew()
         stand_for("claims", Path(KINDS["table"][0]), Path(KINDS["verdicts"][0]))
         for name in ("fetch", "arrays", "crate"):
             if name == "crate":
@@ -114,7 +128,6 @@ def made(tiny_project, pipeline, tmp_path_factory):
             done = pipeline.run(*STAGES[name])
             assert done.exit_code == 0, (name, done.output, done.exception)
         yield root
-    catalog.dataset_entries.cache_clear()
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from dpfl.cli import app
@@ -141,3 +143,23 @@ def test_images_that_changed_make_no_features(images):
     with pytest.raises(InputError, match=r"test_x\.npy"):
         call("features", "--dataset", "digits")
     assert not [path for path in Path("data").rglob("*.npy") if path.parent != ARRAYS]
+
+
+def test_features_are_the_same_bytes_however_many_threads_torch_has():
+    draw = np.random.default_rng(0)
+    shapes = {"train_x": (64, 1, 28, 28), "test_x": (2, 1, 28, 28)}
+    made = {name: draw.integers(0, 256, shape, dtype=np.uint8) for name, shape in shapes.items()}
+    made |= {f"{name[:-1]}y": np.arange(len(images)) % 10 for name, images in made.items()}
+    records = {"train": 64, "test": 2}
+    described = {"name": "digits", "title": "", "stand_in_for": "mnist", "note": "", "licence": "none"}
+    arrays.write_dataset(ARRAYS, made, {**described, "records": records})
+    StageRecorder("data arrays", ("dpfl.data.arrays",)).write(
+        record_path(ARRAYS / "description.json"), [*ARRAYS.iterdir()]
+    )
+    features = Path("data/features/digits/train_x.npy")
+    written = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        call("features", "--dataset", "digits")
+        written.append(features.read_bytes())
+    assert written[0] == written[1] == written[2]

@@ -11,7 +11,6 @@ rule features:
         f"{DATA}/logs/features_{{dataset}}.log",
     benchmark:
         f"{DATA}/benchmarks/features_{{dataset}}.tsv"
-    threads: 2
     resources:
         mem_mb=more(3000),
         runtime=more(60),

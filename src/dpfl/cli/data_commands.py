@@ -60,11 +60,14 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
 @app.command(cls=StageCommand, epilog="Example: dpfl features --dataset mnist", rich_help_panel=STAGES)
 def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute the scattering features of a dataset once, as arrays that can be memory-mapped."""
+    import torch
+
     from dpfl.features.scattering import build_features
 
     folders = Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
     stage = StageRecorder("features", ("dpfl.features.scattering",), {"dataset": dataset})
     stage.reads(folders.arrays / name for name in ("description.json", "train_x.npy", "test_x.npy"))
+    torch.set_num_threads(1)  # divided among two, a product is summed in another order: other bytes, and other runs
     with progress_bar(f"features of {dataset}", unit="images") as progress:
         build_features(folders.arrays, folders.features, progress)
     outputs = [folders.features / name for name in ("description.json", "train_x.npy", "test_x.npy")]

@@ -90,11 +90,13 @@ def test_sentences_count_the_epsilons_of_a_paper_and_say_why_some_are_refuted(ch
     known = statements(changed(NOISE, shuffled), "bhaskar2025")
     assert in_sentences(known) == (
         "Epsilons 1.2, 2.93 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): 1 proven, 2 refuted, 1 unproven. "
-        "Refuted: 2 (shuffled epochs, zero out, ε from a bound for Poisson batches). The noise of these runs is too "
+        "Refuted: 2 (shuffled epochs, ε from a bound for Poisson batches). The noise of these runs is too "
         "small for the claimed ε (the ε spent is at least 1.6 times the claimed one, in the worst case at least 4.3 "
         "times)."
     )
     assert in_sentences([]) == ""
+    other = replace(known[0], neighbouring="replace one")
+    assert "2 (shuffled epochs, zero out, ε from" in in_sentences([*known, other]), "two relations: each is named"
 
 
 def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
@@ -103,8 +105,8 @@ def test_sentences_tell_the_papers_epsilons_from_those_of_our_studies(changed):
     studies = [replace(each, of_study=True) for each in known if each.verdict is EpsilonVerdict.REFUTED]
     assert in_sentences([proven, replace(proven, claimed=7.53), *studies]) == (
         f"Epsilons {proven.claimed:g}, 7.53 of the paper's settings (δ = 10⁻⁵, neighbours: zero out): both proven. "
-        "Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both refuted. Refuted: 2 (shuffled epochs, zero "
-        "out, ε from a bound for Poisson batches). The noise of these runs is too small for the claimed ε (the ε "
+        "Epsilons of our own studies (δ = 10⁻⁵, neighbours: zero out): both refuted. Refuted: 2 (shuffled epochs, ε "
+        "from a bound for Poisson batches). The noise of these runs is too small for the claimed ε (the ε "
         "spent is at least 1.6 times the claimed one, in the worst case at least 4.3 times)."
     )
     alone = [replace(proven, of_study=True, delta=delta) for delta in (1e-5, 1e-6)]

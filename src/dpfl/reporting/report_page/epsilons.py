@@ -142,18 +142,25 @@ def by_sampling(known: Iterable[EpsilonStatement]) -> dict[Group, list[EpsilonSt
     return dict(sorted(groups.items()))
 
 
-def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> list[tuple[int, str]]:
+def with_verdict(
+    known: Iterable[EpsilonStatement], wanted: EpsilonVerdict, name_neighbours: bool = True
+) -> list[tuple[int, str]]:
     """Return how many statements have a verdict, and which: a pair for each sampler, neighbouring relation and source,
     the largest first.
 
-    For example (33, "with replacement, replace one, ε from the authors' later script").
+    For example (33, "with replacement, replace one, ε from the authors' later script"); the relation is left out where
+    the sentence before has said it.
     """
     groups = Counter(
         (each.sampling, each.neighbouring, each.stated_by, each.of_study) for each in known if each.verdict is wanted
     )
     ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     return [
-        (count, f"{sampling}, {neighbours}, ε from {source}{', in our own studies' if of_study else ''}")
+        (
+            count,
+            f"{sampling}{f', {neighbours}' if name_neighbours else ''}, ε from {source}"
+            f"{', in our own studies' if of_study else ''}",
+        )
         for (sampling, neighbours, source, of_study), count in ordered
     ]
 
@@ -196,7 +203,9 @@ def _why_refuted(group: Sequence[EpsilonStatement]) -> str:
     refuted = [each for each in group if each.verdict is EpsilonVerdict.REFUTED]
     if not refuted:
         return ""
-    groups = with_verdict((replace(each, of_study=False) for each in refuted), EpsilonVerdict.REFUTED)
+    of_any_runs = (replace(each, of_study=False) for each in refuted)
+    already_said = len({each.neighbouring for each in group}) == 1  # by `_conditions`
+    groups = with_verdict(of_any_runs, EpsilonVerdict.REFUTED, name_neighbours=not already_said)
     which = "; ".join(f"{count} ({what})" for count, what in groups)
     return f" Refuted: {which}. The noise of these runs is too small for the claimed ε{exceeded(group)}."
 

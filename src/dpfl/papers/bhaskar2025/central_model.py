@@ -159,7 +159,8 @@ def verdict(decision: CentralDecision) -> str:
         so_far = "" if math.isnan(decision.medians_pct[decision.shipped]) else f" So far: {score}."
         return (
             f"Undecided: {len(decision.missing)} of {decision.counted} counted cells have yet to run all ways with "
-            f"{SEEDS} seeds ({'; '.join(decision.missing)}).{so_far} The default is shipped: {shipped}."
+            f"{SEEDS} seeds ({'; '.join(decision.missing)}).{so_far} "
+            f"Without a decision the rule keeps its default: {shipped}."
         )
     nearest = "has the smallest median and is the nearest in more than half of the cells"
     why = f"it {nearest}" if decision.chosen else f"no reading {nearest}"

@@ -454,9 +454,8 @@ def clients_page(cells: pd.DataFrame) -> TableLayout:
     if len(central):
         page.notes.insert(
             1,
-            f"One central client follows the authors' federated program. Its {len(central)} cells are "
-            f"{central.median():.2f} points from the published values in the median. The table of the central model "
-            "has two other ways to train it.",
+            f"One central client: the table of the central model compares three ways to train it, and a rule chooses. "
+            f"The {len(central)} cells here are {central.median():.2f} points from the published values in the median.",
         )
     return page
 

@@ -4,7 +4,17 @@ import math
 
 import pytest
 
-from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, SEEDS, central_cells, central_page, decide
+from dpfl.grid.configuration import overlaid
+from dpfl.grid.expansion import expand
+from dpfl.papers.bhaskar2025.central_model import (
+    COUNTED,
+    READINGS,
+    SEEDS,
+    central_cells,
+    central_page,
+    decide,
+    reading_of,
+)
 from dpfl.reporting.results import Results
 
 CENTRAL = "table == 5 and clients == 1"
@@ -40,7 +50,7 @@ def test_five_cells_count(tmp_path):
     assert len(decision.missing) == 5 and decision.shipped == "program"
     notes = central_page(cells).notes
     assert notes[0].startswith("Undecided: 5 of 5 counted cells have yet to run all ways with 3 seeds (MNIST, ")
-    assert notes[0].endswith("The default is shipped: batch 64, federated program.")
+    assert notes[0].endswith("Without a decision the rule keeps its default: batch 64, federated program.")
 
 
 @pytest.mark.parametrize(
@@ -105,3 +115,12 @@ def test_stand_ins_are_not_comparable(as_runs, rows_of_runs, as_stand_in):
     [row] = cells[cells["runs"] > 0].to_dict("records")
     assert row["stand_in"] and math.isnan(row["rate_distance_pct"]) and row["rate_pct"] == 96.81
     assert len(decide(cells).missing) == 5 and "digits" in central_page(cells).notes[-1]
+
+
+def test_table_5_trains_the_reading_that_the_shipped_runs_decide(repository):
+    decision = decide(central_cells(Results(repository / "results" / "paper")))
+    config = overlaid(repository / "config.yaml", None, "paper")
+    jobs = [job for job in expand(config) if job.paper == "bhaskar2025" and job.settings["clients"] == 1]
+    rows = [{**job.settings, **cell} for job in jobs if "study" not in job.settings for cell in job.cells]
+    assert len({(row["dataset"], row["model"]) for row in rows}) == 12
+    assert {reading_of(row) for row in rows} == {decision.shipped} and not decision.missing

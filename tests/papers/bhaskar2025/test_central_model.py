@@ -4,17 +4,7 @@ import math
 
 import pytest
 
-from dpfl.grid.configuration import overlaid
-from dpfl.grid.expansion import expand
-from dpfl.papers.bhaskar2025.central_model import (
-    COUNTED,
-    READINGS,
-    SEEDS,
-    central_cells,
-    central_page,
-    decide,
-    reading_of,
-)
+from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, SEEDS, central_cells, central_page, decide
 from dpfl.reporting.results import Results
 
 CENTRAL = "table == 5 and clients == 1"
@@ -27,11 +17,8 @@ def tried(as_runs, rows_of_runs):
     """A function (offsets by reading, ...) that stores the runs of all three readings."""
 
     def make(offsets, query=SCATTER, seeds=range(SEEDS), change=lambda rows, reading: rows):
-        settings = {
-            "program": {},
-            "older": {"study": "central_model", **OLDER},
-            "rate": {"study": "central_model", "batch_size": 640},
-        }
+        study = {"study": "central_model"}
+        settings = {"program": study, "older": {**study, **OLDER}, "rate": {**study, "batch_size": 640}}
         tables = [
             change(rows_of_runs(query, seeds, offset_pct=offset, **settings[reading]), reading)
             for reading, offset in offsets.items()
@@ -115,12 +102,3 @@ def test_stand_ins_are_not_comparable(as_runs, rows_of_runs, as_stand_in):
     [row] = cells[cells["runs"] > 0].to_dict("records")
     assert row["stand_in"] and math.isnan(row["rate_distance_pct"]) and row["rate_pct"] == 96.81
     assert len(decide(cells).missing) == 5 and "digits" in central_page(cells).notes[-1]
-
-
-def test_table_5_trains_the_reading_that_the_shipped_runs_decide(repository):
-    decision = decide(central_cells(Results(repository / "results" / "paper")))
-    config = overlaid(repository / "config.yaml", None, "paper")
-    jobs = [job for job in expand(config) if job.paper == "bhaskar2025" and job.settings["clients"] == 1]
-    rows = [{**job.settings, **cell} for job in jobs if "study" not in job.settings for cell in job.cells]
-    assert len({(row["dataset"], row["model"]) for row in rows}) == 12
-    assert {reading_of(row) for row in rows} == {decision.shipped} and not decision.missing

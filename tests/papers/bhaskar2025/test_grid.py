@@ -9,7 +9,7 @@ import pytest
 from dpfl.catalog import load
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
-from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, reading_of
+from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, decide, reading_of
 from dpfl.papers.bhaskar2025.open_settings import MODELS, Candidate, decide_order, decide_rate, open_cells
 from dpfl.papers.bhaskar2025.readings import CODE
 from dpfl.papers.bhaskar2025.tables import CELL, published_cells
@@ -30,7 +30,7 @@ def seeds_by_cell(jobs: list[TrainingJob]) -> pd.Series:
     rows = [
         ({**job.settings, **cell}, seed)
         for job in jobs
-        if all(job.settings[name] == value for name, value in {**stated, **chosen_rate(job)}.items())
+        if all(job.settings[name] == value for name, value in {**stated, **chosen(job)}.items())
         for cell in job.cells
         if not cell.get("clip")
         for seed in job.seeds
@@ -39,9 +39,10 @@ def seeds_by_cell(jobs: list[TrainingJob]) -> pd.Series:
     return trained.groupby(KEY)["seed"].nunique()
 
 
-def chosen_rate(job: TrainingJob) -> dict[str, float]:
-    """Return the learning rate of published cells that a rule chose in place of the paper's: of one kind, or none."""
-    return {"learning_rate": 0.2} if job.dataset == "cifar10" and job.settings["model"] in MODELS else {}
+def chosen(job: TrainingJob) -> dict[str, float]:
+    """Return the settings of published cells that rules chose in place of those of paper.yaml."""
+    rate = {"learning_rate": 0.2} if job.dataset == "cifar10" and job.settings["model"] in MODELS else {}
+    return rate | ({"batch_size": 640} if job.settings["clients"] == 1 else {})
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,16 @@ def test_the_central_model_is_tried_three_ways_in_the_cells_that_the_rule_counts
         assert len(set.intersection(*(found[key][reading] for reading in READINGS))) == 3, key
 
 
+def test_table_5_trains_one_central_client_as_the_rule_decides_by_the_shipped_runs(repository):
+    cells = Results(repository / "results" / "paper").table("bhaskar2025", "central_model")
+    decision = decide(cells)
+    trained = {
+        (job.dataset, job.settings["model"]): reading_of({**job.settings, **job.cells[0]})
+        for job in expanded(only={"clients": [1], "study": ["none"]})
+    }
+    assert len(trained) == 12 and set(trained.values()) == {decision.shipped} and decision.chosen
+
+
 def test_what_decides_comes_before_what_is_published():
     studies = [job.settings.get("study", "none") for job in expanded()]
     deciding = [place for place, study in enumerate(studies) if study in ("open_settings", "central_model")]
@@ -141,4 +152,5 @@ def test_every_difference_is_switched_alone_and_all_together_beside_published_se
         assert set(job.seeds) <= {0, 1, 2} and job.dataset == "mnist"
     assert {way[1:] for way in ways if len(way) == 2} == {(name,) for name in CODE}
     assert {way[0] for way in ways if len(way) == 7} == {"cnn_relu", "cnn_tanh", "scatter_linear", "scatter_cnn"}
-    assert {len(way) for way in ways} == {2, 7}
+    assert {len(way) for way in ways} == {1, 2, 7}
+    assert {way[0] for way in ways if len(way) == 1} == {"cnn_relu", "cnn_tanh", "scatter_cnn"}

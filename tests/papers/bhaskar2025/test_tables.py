@@ -190,12 +190,24 @@ def test_a_named_study_keeps_its_runs(as_runs, rows_of_runs):
     assert runs_of(results, "")["study"].value_counts().to_dict() == {"": 36}
 
 
-def test_a_study_alone_has_no_published_cell(as_runs, rows_of_runs):
+def test_a_configuration_with_studies_alone_or_without_any_has_its_cells(as_runs, rows_of_runs):
     published, study = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], study="readings")
-    measured = measured_cells(as_runs(published.drop(columns="study")), 2)
-    assert measured["runs"].sum() == 18  # a configuration without a study has no such column
-    measured = measured_cells(as_runs(study), 2)
-    assert (measured["runs"].max(), measured["diverged"].max()) == (0, 0)  # a configuration of nothing else
+    assert measured_cells(as_runs(published.drop(columns="study")), 2)["runs"].sum() == 18  # no such column
+    assert measured_cells(as_runs(study), 2)["runs"].sum() == 36
+    other = measured_cells(as_runs(study.assign(batch_size=640)), 2)
+    assert (other["runs"].max(), other["diverged"].max()) == (0, 0)
+
+
+def test_one_central_client_counts_with_batches_of_640_whoever_trained_it(as_runs, rows_of_runs):
+    central = "table == 5 and clients == 1 and dataset == 'mnist'"
+    study = {"study": "central_model"}
+    program = rows_of_runs(central, [0, 1], offset_pct=-9, **study)
+    rate = rows_of_runs(central, [0, 1], offset_pct=1, **study, batch_size=640)
+    published = rows_of_runs(central, [3], offset_pct=4, batch_size=640)
+    measured = measured_cells(as_runs(program, rate, published), 5).query("runs > 0")
+    assert set(measured["runs"]) == {3} and set(measured["batch_size"]) == {640} and len(measured) == 4
+    assert measured["difference_pct"].to_numpy() == pytest.approx(2.0)
+    assert set(measured["variant_runs"]) == {2}
 
 
 def test_studies_choose_runs(as_runs, rows_of_runs):

@@ -19,6 +19,8 @@ from dpfl.accounting import dpsgd
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
+from dpfl.grid.configuration import resolve
+from dpfl.grid.expansion import expand
 from dpfl.papers.bhaskar2025.overlap import record_notes
 from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page, control_notes
 from dpfl.reporting.display_names import at_least, at_most, budget_cell, count_range, data_name, model_name
@@ -104,17 +106,30 @@ def runs_of(results: Results, *studies: str) -> pd.DataFrame:
 
 
 def _as_published(runs: pd.DataFrame) -> pd.Series:
-    """Return which runs have all the settings of a published cell's run with their data set, model and clients.
+    """Return which runs have all the settings that grid.yaml has for a published cell of their data, model and clients.
 
     The order of plain batches changes nothing with privacy. What was measured is no setting.
     """
-    names = [name for name in load("bhaskar2025").settings if name in runs and name not in ("measure", "plain_batches")]
-    kinds = runs[["dataset", "ran_on", "model", "clients", *names]].astype(object)
-    alike = pd.Series(list(kinds.itertuples(index=False, name=None)), runs.index)
-    order = runs["plain_batches"] if "plain_batches" in runs else pd.Series("", runs.index)
-    in_order = pd.Series(list(zip(alike, order, strict=True)), runs.index, dtype=object)
-    published, private = runs["study"] == PUBLISHED, np.isfinite(runs["epsilon"].astype(float))
-    return in_order.isin(in_order[published]) | (private & alike.isin(alike[published]))
+    settings = [name for name in load("bhaskar2025").settings if name in runs and name != "measure"]
+    names = ["dataset", "model", "clients", *settings]
+    kinds = runs.assign(dataset=runs["ran_on"])[names].astype(object)
+    in_order = pd.Series(list(kinds.itertuples(index=False, name=None)), runs.index, dtype=object)
+    either = [name for name in names if name != "plain_batches"]
+    alike = pd.Series(list(kinds[either].itertuples(index=False, name=None)), runs.index, dtype=object)
+    private = np.isfinite(runs["epsilon"].astype(float))
+    return in_order.isin(_published_settings(*names)) | (private & alike.isin(_published_settings(*either)))
+
+
+@cache
+def _published_settings(*names: str) -> frozenset[tuple[Any, ...]]:
+    """Return what grid.yaml has for these settings in the entries of published cells, at any scale."""
+    jobs = [
+        job
+        for scale in ("demo", "quick", "paper")
+        for job in expand(resolve({"scale": scale, "papers": ["bhaskar2025"]}))
+        if "study" not in job.settings
+    ]
+    return frozenset(tuple(job.settings[name] for name in names) for job in jobs)
 
 
 def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:

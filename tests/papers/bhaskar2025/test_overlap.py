@@ -74,7 +74,7 @@ def test_a_card_has_what_a_record_of_two_clients_spends(mnist):
     several = math.ceil(100 * mnist.loc[10, "epsilon_quarter"]) / 100
     assert note == (
         "MNIST: each client draws a tenth of the records. Records with two clients or more: 26.4 % with 10 clients. A "
-        "quarter of the records are with at least 2 of 10. A record with so many spends an ε of at most "
+        "quarter of the records are with at least 2 of 10. A record with exactly so many spends an ε of at most "
         f"{several:.2f} where 2.93 is published, 1.73 where 1.2 is published for one client."
     )
     (many,) = overlap.record_notes(pd.DataFrame([cell, {**cell, "clients": 100}]))

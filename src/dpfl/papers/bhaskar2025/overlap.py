@@ -194,8 +194,8 @@ def record_notes(cells: pd.DataFrame) -> list[str]:
         quarter = ", ".join(f"{law.quarter} of {each}" for each, law in laws.items())
         notes.append(
             f"{data_name(str(dataset))}: each client draws a tenth of the records. Records with two clients or more: "
-            f"{several}. A quarter of the records are with at least {quarter}. A record with so many spends an ε of at "
-            f"most {', '.join(spend)} for one client."
+            f"{several}. A quarter of the records are with at least {quarter}. A record with exactly so many spends an "
+            f"ε of at most {', '.join(spend)} for one client."
         )
     return notes
 

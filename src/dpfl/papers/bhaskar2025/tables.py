@@ -470,7 +470,8 @@ def clients_page(cells: pd.DataFrame) -> TableLayout:
         page.notes.insert(
             1,
             f"One central client: the table of the central model compares three ways to train it, and a rule chooses. "
-            f"The {len(central)} cells here are {central.median():.2f} points from the published values in the median.",
+            f"Median distance from the published values, {len(central)} {'cell' if len(central) == 1 else 'cells'}: "
+            f"{central.median():.2f} points.",
         )
     return page
 
@@ -596,6 +597,7 @@ def _optimisers(ran: pd.DataFrame) -> list[str]:
         where = dict.fromkeys(f"{data_name(row.ran_on)} {model_name(row.model)}" for row in group.itertuples())
         where = ["all cells"] if len(group) == len(ran) else where
         central = " (one client)" if set(group["clients"]) == {1} else ""
+        central = " (several clients)" if 1 in set(ran["clients"]) - set(group["clients"]) else central
         notes.append(
             f"Batch size {batch_size:g}, learning rate {rate:g}, momentum {momentum:g}{central}: {', '.join(where)}."
         )

@@ -221,9 +221,10 @@ def main() -> int:
     for shape in (GREY, COLOUR):
         for model in (ImageModel.SCATTER_CNN, ImageModel.CNN_TANH, ImageModel.CNN_RELU):
             report(share_of_peak(Case(model, shape)))
-    for model in (ImageModel.CNN_TANH, ImageModel.CNN_RELU):
-        for precision in (torch.float32, torch.bfloat16):
-            report(products_share(Case(model, COLOUR), precision))
+    for shape, precisions in ((GREY, (torch.float32,)), (COLOUR, (torch.float32, torch.bfloat16))):
+        for model in (ImageModel.SCATTER_CNN, ImageModel.CNN_TANH, ImageModel.CNN_RELU):
+            for precision in precisions:
+                report(products_share(Case(model, shape), precision))
     report(two_workers(Case(ImageModel.CNN_TANH, GREY), steps=5))
     report(two_workers(Case(ImageModel.SCATTER_LINEAR, GREY), steps=90))
     return int(missed)

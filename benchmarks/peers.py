@@ -8,8 +8,8 @@ are, memory at its peak above that at rest, and `ratio`, ours over theirs in rec
 missed. docs/write_speed.py makes docs/speed.md from these lines.
 
 Each program has its best layout: SGD without privacy has the channels last. Opacus is taught how the records'
-gradients of a scale and a shift follow from what it hooks. Where a program has bfloat16, it also runs in it
-(`_bfloat16`: ours, and SGD without privacy by torch's autocast), and `ratio` compares programs of one precision.
+gradients of a scale and a shift follow from what it hooks. Ours and SGD without privacy (by
+torch's autocast) also run in bfloat16 (`_bfloat16`), and `ratio` compares programs of one precision.
 
 `ours` trains the stack of a job (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
 ones), whose models share batches, and a record counts for each model. `ours_alone` trains one, as the others do.

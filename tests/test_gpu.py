@@ -15,6 +15,7 @@ def settings(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True  # monkeypatch could not set it back
     with torch.backends.cudnn.flags(benchmark=True, deterministic=False):
         for name in gpu._ENVIRONMENT:
             monkeypatch.delenv(name, raising=False)
@@ -28,6 +29,7 @@ def test_a_gpu_computes_in_full_precision_and_repeats_its_bits(settings, monkeyp
     cudnn = torch.backends.cudnn
     assert (cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark) == (False, True, False)
     assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8" and os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "mine"
 
 

@@ -12,8 +12,8 @@ _ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTORCH_CUDA_ALLOC_CONF":
 
 
 def prepare() -> None:
-    """Set torch up for training on a GPU, before CUDA starts: no TF32, which torch allows convolutions on its own, and
-    of cuDNN's algorithms those that repeat their bits.
+    """Set torch up for training on a GPU, before CUDA starts: no TF32, which torch allows convolutions on its own,
+    products of bfloat16 added up in float32, and of cuDNN's algorithms those that repeat their bits.
 
     The environment is set where it says nothing else. Raises InputError as `require`.
     """
@@ -23,6 +23,7 @@ def prepare() -> None:
         if not {name, name.replace("_CUDA", "")} & set(os.environ):  # PYTORCH_ALLOC_CONF is the newer name
             os.environ[name] = value
     torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False

@@ -27,8 +27,8 @@ CELLS = (
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 
 
-def job_of(model="cnn_tanh", clients=5, seeds=(0, 1)):
-    settings = {**SETTINGS, "model": model, "clients": clients, "measure": "distances"}
+def job_of(model="cnn_tanh", clients=5, seeds=(0, 1), precision="float32"):
+    settings = {**SETTINGS, "model": model, "clients": clients, "measure": "distances", "precision": precision}
     return TrainingJob("bhaskar2025", "fedavg_images", "k5", settings, CELLS, seeds, MACHINE)
 
 
@@ -65,6 +65,11 @@ def undivided(folders, noise):
 def test_the_number_of_processes_changes_no_byte(folders, noise, undivided, cores):
     assert trained(folders, noise, cores) == undivided
     assert re.search(r"\d[.]\d{14}", undivided), "nothing precise was compared"
+
+
+def test_the_number_of_processes_changes_no_byte_in_bfloat16(folders, noise):
+    alone, divided_among_3 = (trained(folders, noise, cores, seeds=(0,), precision="bfloat16") for cores in (1, 3))
+    assert alone == divided_among_3 != trained(folders, noise, 1, seeds=(0,))
 
 
 @pytest.mark.slow

@@ -105,7 +105,8 @@ def _entry_jobs(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any
         if twice := [cell for number, cell in enumerate(cells) if cell in cells[:number]]:
             raise InputError(f"{paper.key}/grid.yaml: cells name {twice[0]} twice, and its runs would count twice")
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
-        if precision is not None and "precision" in settings and "precision" not in axes:
+        stated = entry.get("settings", {}).keys() | axes.keys()
+        if precision is not None and "precision" in settings and "precision" not in stated:
             settings["precision"] = precision
         own = {"study": "none", **settings}  # an entry without a study is of none
         if not cells or not _kept({axis: own[axis] for axis in own.keys() - cells[0]}, only):

@@ -194,6 +194,8 @@ def test_a_configuration_with_studies_alone_or_without_any_has_its_cells(as_runs
     published, study = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], study="readings")
     assert measured_cells(as_runs(published.drop(columns="study")), 2)["runs"].sum() == 18  # no such column
     assert measured_cells(as_runs(study), 2)["runs"].sum() == 36
+    own = measured_cells(as_runs(published.assign(precision="bfloat16")), 2)  # as the configuration says
+    assert (own["runs"].sum(), own["variant_runs"].max()) == (18, 0)
     other = measured_cells(as_runs(study.assign(batch_size=640)), 2)
     assert (other["runs"].max(), other["diverged"].max()) == (0, 0)
 

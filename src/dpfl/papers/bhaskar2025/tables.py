@@ -224,7 +224,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _variants(runs: pd.DataFrame) -> pd.DataFrame:
     """Return what runs with other settings give for each cell on published data: columns as `measured_cells` says."""
-    studied = runs[~_as_published(runs) & ~runs["stand_in"].eq(True)]
+    studied = runs[(runs["study"] != PUBLISHED) & ~_as_published(runs) & ~runs["stand_in"].eq(True)]
     return studied.groupby(["dataset", *CELL], as_index=False).agg(
         variant_runs=("accuracy_pct", "size"),
         variant_least_pct=("accuracy_pct", "min"),

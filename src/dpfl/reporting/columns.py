@@ -317,6 +317,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "prediction_single_pct": "the same of a single run",
         "prediction_single": "as prediction, if published is a single run",
         "many_rounds_pct": "our accuracy at (1, 20), per cent",
+        "local_runs": "runs that measured the accuracy of the clients' own models",
+        "average_of_local_pct": "mean accuracy of the runs that measured the clients' own models, per cent",
         "cells": "published cells",
         "compared": "cells that ran on the published data",
         "seeds_least": "least seeds of a cell that is compared",

@@ -9,7 +9,8 @@ import pytest
 from dpfl.catalog import load
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
-from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, decide, reading_of
+from dpfl.papers.bhaskar2025 import central_model
+from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, central_cells, decide, reading_of
 from dpfl.papers.bhaskar2025.open_settings import MODELS, Candidate, decide_order, decide_rate, open_cells
 from dpfl.papers.bhaskar2025.readings import CODE
 from dpfl.papers.bhaskar2025.tables import CELL, published_cells
@@ -121,6 +122,17 @@ def test_table_5_trains_one_central_client_as_the_rule_decides_by_the_shipped_ru
         for job in expanded(only={"clients": [1], "study": ["none"]})
     }
     assert len(trained) == 12 and set(trained.values()) == {decision.shipped} and decision.chosen
+
+
+def test_the_central_model_that_is_chosen_hangs_on_the_seeds_as_grid_yaml_says(repository, monkeypatch):
+    folder = repository / "results" / "paper"
+    tables = tuple(sorted((folder / "runs" / "bhaskar2025").glob("*_k1_*.csv.gz")))
+    for seeds, shipped in ((1, "program"), (2, "older"), (3, "rate")):
+        results = Results(folder, {"bhaskar2025": tables})
+        runs = results.runs("bhaskar2025")
+        results._read["bhaskar2025"] = runs[runs["seed"] < seeds]
+        monkeypatch.setattr(central_model, "SEEDS", seeds)
+        assert decide(central_cells(results)).shipped == shipped
 
 
 def test_what_decides_comes_before_what_is_published():

@@ -375,7 +375,7 @@ def test_cells_with_runs_far_apart_are_counted(as_runs, rows_of_runs):
     runs.loc[(runs["seed"] == 0) & (runs["local_epochs"] == 1), "accuracy_pct"] = 10.0
     found = row(distance_summary(as_runs(runs)), "mnist", "cnn_relu")
     assert found["bimodal"] == 1
-    assert "published 98.20, ours 10.00 to 98.20, because 1 of our 2 runs ended at chance" in found["why_largest"]
+    assert "published 98.20, ours 10.00 to 98.20. 1 of our 2 runs ended at chance" in found["why_largest"]
 
 
 def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(as_runs, rows_of_runs):
@@ -391,7 +391,7 @@ def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(
     assert (found["largest_distance_pct"], found["collapsed"]) == (pytest.approx(96.55 - 7.8), 2)
     assert found["largest_of_others_pct"] == pytest.approx(0.5)
     why = (
-        "MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 clients: published 96.55, ours 7.80, because our only run "
+        "MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 clients: published 96.55, ours 7.80. Our only run "
         "ended at chance (below 12 %). 2 runs of this cell with other settings end between 26.31 "
         "and 98.02 %, so training is unstable here."
     )
@@ -552,6 +552,16 @@ def test_a_last_column_whose_runs_lie_far_apart_shows_their_range(as_runs, rows_
     ]
     row = PAGE(last_column(as_runs(*runs))).body.iloc[0]
     assert (row["(20, 1)"], row["Difference"], row["Published"]) == ("36.22 to 76.22", "–", "36.22")
+
+
+def test_clients_alone_are_compared_with_the_runs_that_measured_them(as_runs, rows_of_runs):
+    query = "table == 2 and model == 'cnn_tanh' and epsilon == 1.2 and rounds == 1"  # published: 21.65
+    measured = rows_of_runs(query, [0], offset_pct=55)  # clients alone: 80
+    others = rows_of_runs(query, [1, 2], offset_pct=40).assign(local_accuracy_pct=math.nan)
+    page = PAGE(cells := last_column(as_runs(measured, others)))
+    assert page.body["Clients alone"].tolist() == ["80.00 (n = 1)"]
+    assert cells["average_of_local_pct"].tolist() == pytest.approx([76.65]) and cells["local_runs"].tolist() == [1]
+    assert page.notes[1].startswith("In 0 of 1 rows the average is more than 10 points less accurate"), "not 66.65 - 80"
 
 
 def test_values_above_and_below_the_print_are_counted(as_runs, rows_of_runs):

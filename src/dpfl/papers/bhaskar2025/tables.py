@@ -163,7 +163,8 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     Added columns: ran_on (the dataset, "" if nothing ran), stand_in, data_note, runs, diverged (runs that reached
     numbers that are none), at_chance (runs no better than one answer to everything), accuracy_pct (mean over all
     runs), sd_pct, least_pct and most_pct (of the runs), local_accuracy_pct (the clients' own models before the last
-    average; nan where not measured), interval_pct (half-width of the 95 % interval by Student's t; nan below two
+    average; nan where not measured), local_runs (that measured it) and average_of_local_pct (their mean accuracy),
+    interval_pct (half-width of the 95 % interval by Student's t; nan below two
     runs), difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
@@ -181,7 +182,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     if table < 5:
         cells = cells.merge(_over_first(runs), on=["dataset", *CELL], how="left")
         cells = cells.merge(_leads(runs), on=["dataset", *CELL], how="left")
-    counts = ["runs", "diverged", "at_chance", "variant_runs"]
+    counts = ["runs", "local_runs", "diverged", "at_chance", "variant_runs"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling", "precision", ORIGINS]
@@ -201,6 +202,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs.reindex(
         columns=dict.fromkeys([*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER, "precision"])
     )
+    runs["average_of_local_pct"] = runs["accuracy_pct"].where(runs["local_accuracy_pct"].notna())
     runs["diverged"] = runs["status"] == "diverged"
     runs["at_chance"] = (runs["accuracy_pct"] < CHANCE_PCT) & ~runs["diverged"]
     return runs.groupby(["dataset", *CELL], as_index=False).agg(
@@ -215,6 +217,8 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
         least_pct=("accuracy_pct", "min"),
         most_pct=("accuracy_pct", "max"),
         local_accuracy_pct=("local_accuracy_pct", "mean"),
+        local_runs=("local_accuracy_pct", "count"),
+        average_of_local_pct=("average_of_local_pct", "mean"),
         **{name: (name, "first") for name in _OPTIMISER},
         precision=("precision", lambda each: " and ".join(sorted(set(each.dropna())))),
         **{name: (f"privacy_{name}", "first") for name in _STATED},
@@ -241,13 +245,13 @@ def why_far(cell: Any) -> str:
     collapsed = cell.diverged + cell.at_chance
     if not collapsed or not abs(cell.difference_pct) > BIMODAL_PCT:
         return ""
-    whose = "our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
+    whose = "Our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
     ways = {"diverged": cell.diverged, f"ended at chance (below {CHANCE_PCT:g} %)": cell.at_chance}
     budget = "no privacy" if math.isinf(cell.epsilon) else f"ε = {cell.epsilon:g}"
     text = (
         f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, "
-        f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}, "
-        f"because {whose} {' or '.join(way for way, count in ways.items() if count)}."
+        f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}. "
+        f"{whose} {' or '.join(way for way, count in ways.items() if count)}."
     )
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (
@@ -635,6 +639,7 @@ FALL_PCT = 10.0  # points between the clients' own models and their average that
 _KEY = ["dataset", "model", "epsilon"]
 _AVERAGED = [
     "ran_on", "stand_in", "runs", "accuracy_pct", "interval_pct", "least_pct", "most_pct", "local_accuracy_pct",
+    "local_runs", "average_of_local_pct",
 ]  # fmt: skip
 _PRINT = ["published_accuracy_pct", "difference_pct", "prediction", ORIGINS]
 
@@ -645,8 +650,9 @@ def last_column(results: Results) -> pd.DataFrame:
     Columns: dataset, model, epsilon, ran_on, stand_in, runs, accuracy_pct and interval_pct (the average),
     least_pct and most_pct (of the runs),
     local_accuracy_pct (the clients' own models just before, mean over clients; nan where it was not measured),
-    many_rounds_pct (our accuracy at (1, 20), nan where not run), published_accuracy_pct, difference_pct, prediction,
-    origins (of the runs at (20, 1)).
+    local_runs and average_of_local_pct (the runs that measured it, and their mean accuracy), many_rounds_pct (our
+    accuracy at (1, 20), nan where not run), published_accuracy_pct, difference_pct, prediction, origins (of the runs at
+    (20, 1)).
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4)], ignore_index=True)
     last = cells[(cells["rounds"] == 1) & (cells["runs"] > 0)]
@@ -665,13 +671,19 @@ def last_column_page(cells: pd.DataFrame) -> TableLayout:
             "ε": cells["epsilon"].map(budget_cell),
             "Runs": cells["runs"].map(str),
             "(1, 20)": numbers(cells["many_rounds_pct"], "{:.2f}"),
-            "Clients alone": numbers(cells["local_accuracy_pct"], "{:.2f}"),
+            "Clients alone": [_alone(cell) for _, cell in cells.iterrows()],
             "(20, 1)": [_average(cell) for _, cell in cells.iterrows()],
             "Published": numbers(cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True)), "{:.2f}"),
             "Difference": numbers(cells["difference_pct"].mask(bimodal), "{:+.2f}"),
         }
     )
     return TableLayout(body, _last_column_notes(cells))
+
+
+def _alone(cell: pd.Series) -> str:
+    """Return the accuracy of the clients' own models, with the number of runs that measured it if others did not."""
+    [accuracy] = numbers([cell.local_accuracy_pct], "{:.2f}")
+    return accuracy + (f" (n = {cell.local_runs})" if 0 < cell.local_runs < cell.runs else "")
 
 
 def _average(cell: pd.Series) -> str:
@@ -685,13 +697,13 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     """Say what the columns are, and count what they show."""
     notes = [
         "Accuracy in per cent. (20, 1): the average of the clients' models, the only one that is taken. Clients alone: "
-        "mean accuracy of the models that go into it. (1, 20): ours with twenty averages. A range: runs that differ by "
-        f"more than {BIMODAL_PCT:g} points, whose mean says nothing.",
+        "mean accuracy of the models that go into it, over the runs that measured it. (1, 20): ours with twenty "
+        f"averages. A range: runs that differ by more than {BIMODAL_PCT:g} points, whose mean says nothing.",
     ]
     if cells.empty:
         return ["Nothing was run at this scale.", *notes]
     measured = cells.dropna(subset="local_accuracy_pct")
-    change = measured["accuracy_pct"] - measured["local_accuracy_pct"]
+    change = measured["average_of_local_pct"] - measured["local_accuracy_pct"]
     alone = measured["many_rounds_pct"] - measured["local_accuracy_pct"]
     falls, lags = change < -FALL_PCT, alone > FALL_PCT
     notes.append(

@@ -220,18 +220,15 @@ class Summary:
         cell = self.farthest
         if cell is None or not cell.collapsed:
             return ""
-        runs = "our only run" if cell.runs == 1 else f"{cell.collapsed} of our {cell.runs} runs"
+        runs = "Our only run" if cell.runs == 1 else f"{cell.collapsed} of our {cell.runs} runs"
         without = "this number" if self.collapsed == 1 else f"the {self.collapsed} numbers with such a run"
-        said = (
-            f" The largest is at {_compared(cell)}, because {runs} diverged or ended no better than a constant answer."
-        )
+        said = f" The largest is at {_compared(cell)}. {runs} diverged or ended no better than a constant answer."
         other = self.farthest_of_others
         if other is None:
             return said
-        by = "one run" if other.runs == 1 else f"{other.runs} runs"
         return (
-            f"{said} Without {without} it is {abs(other.difference):.2g} {self.unit}, at {_compared(other)} ({by}; we "
-            "do not know the cause)."
+            f"{said} Without {without} it is {abs(other.difference):.2g} {self.unit}, at {_compared(other)}; we do not "
+            "know the cause."
         )
 
 
@@ -242,7 +239,8 @@ _COMPARED = (*JUDGED, Agreement.SINGLE)
 
 def _compared(cell: PrintedNumber) -> str:
     """Return a cell in words with both numbers."""
-    return f"{in_words(cell.keys)}: published {cell.printed:.2f}, ours {cell.ours:.2f}"
+    by = "one run" if cell.runs == 1 else f"mean of {cell.runs} runs"
+    return f"{in_words(cell.keys)}: published {cell.printed:.2f}, ours {cell.ours:.2f} ({by})"
 
 
 def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:

@@ -126,18 +126,6 @@ def test_build_features_writes_complete_files_and_repeats_bit_for_bit(arrays, tm
     assert seen[-1] == (CHUNK_IMAGES + 5, CHUNK_IMAGES + 5)
 
 
-def test_build_features_gives_the_same_bytes_however_many_threads_torch_has(arrays, tmp_path):
-    draw = np.random.default_rng(1)
-    np.save(arrays / "train_x.npy", draw.integers(0, 256, (CHUNK_IMAGES + 2, 1, 28, 28), dtype=np.uint8))
-    np.save(arrays / "test_x.npy", draw.integers(0, 256, (3, 1, 28, 28), dtype=np.uint8))
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        build_features(arrays, tmp_path / str(threads), lambda done, total: None)
-    torch.set_num_threads(1)
-    made = [(tmp_path / str(threads) / "train_x.npy").read_bytes() for threads in (1, 2, 3)]
-    assert made[0] == made[1] == made[2]
-
-
 def test_build_features_names_the_file_that_is_wrong(arrays, tmp_path):
     np.save(arrays / "test_x.npy", np.zeros((2, 3, 8, 8), dtype=np.float32))
     with pytest.raises(InputError, match=r"test_x\.npy"):

@@ -23,7 +23,7 @@ class Jax:
 
     models = 1
 
-    def __init__(self, module: nn.Sequential, data: tuple[Tensor, Tensor], most: int, rule: dict[str, float]):
+    def __init__(self, module: nn.Sequential, data: tuple[Tensor, Tensor], most: int, rule: dict[str, Any]):
         """`most`: records of the largest batch; `rule`: see `_step`."""
         self.weights = [np.array(each.detach()) for each in module.parameters()]
         self.velocity = [np.zeros_like(each) for each in self.weights]
@@ -49,12 +49,22 @@ class Jax:
 
 
 def _step(
-    layers: list[nn.Module], *, clip_norm: float, noise: float, divisor: int, learning_rate: float, momentum: float
+    layers: list[nn.Module],
+    *,
+    clip_norm: float,
+    noise: float,
+    divisor: int,
+    learning_rate: float,
+    momentum: float,
+    bfloat16: bool,
 ) -> Callable:
-    """Return a step on a batch with presence."""
+    """Return a step on a batch with presence. `bfloat16`: for values and gradients of layers; the loss, norms, sums and
+    weights stay float32."""
+    passes = jnp.bfloat16 if bfloat16 else jnp.float32
 
     def loss(weights: list, x: Any, y: Any) -> Any:
-        return -jax.nn.log_softmax(_forward(layers, weights, x))[y]
+        logits = _forward(layers, [each.astype(passes) for each in weights], x.astype(passes))
+        return -jax.nn.log_softmax(logits.astype(jnp.float32))[y]
 
     def clipped(weights: list, x: Any, y: Any, present: Any) -> list:
         gradients = jax.grad(loss)(weights, x, y)

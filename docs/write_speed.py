@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,15 +15,16 @@ MEASURED, PAGE = sorted((ROOT / "benchmarks").glob("peers_*.jsonl")), ROOT / "do
 BLOCK = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
 PROGRAMS = {
     "ours": "a job here",
-    "ours_bfloat16": "a job here, bfloat16",
     "ours_alone": "one model here",
     "opacus": "Opacus, hooks",
     "opacus_ghost": "Opacus, ghost clipping",
     "opacus_fast": "Opacus, fast clipping",
     "jax": "JAX, vmap and jit",
     "plain": "SGD without privacy",
-    "plain_bfloat16": "SGD without privacy, bfloat16",
 }
+BFLOAT16 = "_bfloat16"
+PROGRAMS |= {f"{name}{BFLOAT16}": f"{title}, bfloat16" for name, title in PROGRAMS.items() if name != "ours_alone"}
+OURS = ("ours", f"ours{BFLOAT16}")
 MODELS = {
     "scatter_linear": "ScatterNet + linear",
     "scatter_cnn": "ScatterNet + CNN",
@@ -45,23 +47,28 @@ def tables(files: list[tuple[dict, list[dict]]]) -> str:
     text = "`make bench-peers` exits with 1 until every goal but the last is reached:\n\n" + _goals(files)
     for on, measured in files:
         cases = _by_case(measured)
-        programs = [name for name in PROGRAMS if name in next(iter(cases.values()))]
-        ours = ("ours", "ours_bfloat16")
-        speeds = {name: f"{{records_per_second:,.0f}}{'' if name in ours else ' ({ratio:.2g})'}" for name in programs}
         text += (
             f"\n## {_short(on)}\n\n{on['cpu']} ({', '.join(on['instructions'])}), one thread; Python {on['python']}, "
             f"torch {on['torch']}, Opacus {on['opacus']}, JAX {on['jax']}.\n\n"
             "Records a second of processor time. In brackets: how many times faster a job here is, in the same "
-            f"precision.\n\n{_table(cases, speeds)}"
-            "\nShare of a core's peak in float32: the operations of one forward and backward pass, over the\n"
+            "precision.\n\n"
+            + _in_both(cases, lambda name: "{records_per_second:,.0f}" + ("" if name in OURS else " ({ratio:.2g})"))
+            + "\nShare of a core's peak in float32: the operations of one forward and backward pass, over the\n"
             "operations of a large matrix product or convolution in the same time.\n\n"
-            + _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}")).replace("%", " %")
+            + _in_both(cases, lambda _: "{share_of_peak:.0%}").replace("%", " %")
         )
     on, measured = files[0]
-    cases = _by_case(measured)
-    memory = {name: "{peak_memory_mb:,.0f}" for name in PROGRAMS if name in next(iter(cases.values()))}
     said = f"Peak memory minus memory at rest, MB, on {_short(on)}. A job here holds 18 models (grey) or 3 (colour)."
-    return f"{text}\n## Memory\n\n{said}\n\n{_table(cases, memory)}"
+    return f"{text}\n## Memory\n\n{said}\n\n{_in_both(_by_case(measured), lambda _: '{peak_memory_mb:,.0f}')}"
+
+
+def _in_both(cases: dict[str, dict[str, dict]], shown: Callable[[str], str]) -> str:
+    """Return a table for each precision, of what is shown of each program that was measured."""
+    measured = [name for name in PROGRAMS if name in next(iter(cases.values()))]
+    single = [name for name in measured if not name.endswith(BFLOAT16)]
+    other = [name for name in measured if name.endswith(BFLOAT16)]
+    one, two = (_table(cases, {name: shown(name) for name in names}) for names in (single, other))
+    return f"In float32:\n\n{one}\nIn bfloat16:\n\n{two}"
 
 
 def _by_case(measured: list[dict]) -> dict[str, dict[str, dict]]:
@@ -122,7 +129,8 @@ def _reached(ratios: dict[str, float], goal: float) -> str:
 
 def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:
     """Return a Markdown table, a row a model and kind of images, a column a program."""
-    rows = [["model", "images", *(PROGRAMS[name] for name in shown)], ["---", "---", *["---:"] * len(shown)]]
+    titles = (PROGRAMS[name.removesuffix(BFLOAT16)] for name in shown)
+    rows = [["model", "images", *titles], ["---", "---", *["---:"] * len(shown)]]
     for case, found in cases.items():
         model, _, images = case.rpartition("_")
         rows.append([MODELS[model], IMAGES[images], *(text.format(**found[name]) for name, text in shown.items())])

@@ -396,22 +396,28 @@ def test_nor_where_any_module_is_differentiated_record_by_record(precision, seed
     assert (added(clip_norm).norm(dim=1) <= float(clip_norm) * (1 + 2**-52)).all()
 
 
-def _adversary(dtype):
-    """A convolution of one pixel a window, 512 channels and filters, on 16 positions that are alike, whose Gram
-    matrices lose what they can: next to the first square, every other is just too small to be added."""
+def _adversary(precision):
+    """A convolution of one pixel a window, 512 channels and filters, and its inputs and gradients in the format of the
+    passes, on 16 positions that are alike. Their Gram matrices are single precision and lose what they can: next to
+    the first square, every other is just too small to be added."""
     layer = Convolution(nn.Conv2d(512, 512, 1, device="meta"), (4, 4), reads_batch=False)
     layer.by_gram = True
-    lost = math.sqrt(unit(dtype)) * (1 - 2**-10)
-    numbers = 64 * torch.cat([torch.ones(1, dtype=dtype), torch.full((511,), lost, dtype=dtype)])
+    lost = math.sqrt(unit(torch.float32)) * (1 - unit(precision) if precision is torch.bfloat16 else 1 - 2**-10)
+    numbers = 64 * torch.cat([torch.ones(1), torch.full((511,), lost)]).to(precision)
     images = channels_last(numbers.view(1, -1, 1, 1).expand(1, 512, 4, 4).contiguous())
     return layer, images
 
 
-def test_an_adversarial_record_comes_within_a_tenth_of_what_the_gram_matrices_bound(monkeypatch):
+PASSES = pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16], ids=str)
+
+
+@PASSES
+def test_an_adversarial_record_comes_within_a_tenth_of_what_the_gram_matrices_bound(monkeypatch, precision):
     monkeypatch.setattr(layers, "LARGE", 0)
-    layer, images = _adversary(torch.float32)
+    layer, images = _adversary(precision)
     cache = layer.cache_inputs(images)
     bound, _ = layer.squared_gradient_norms(images, cache, ())
+    assert images.dtype is precision and bound.dtype is torch.float32
     exact = (images[0, :, 0, 0].double().square().sum() * (images[0, :, 0, 0].double().square().sum() + 1)) * 16**2
     monkeypatch.setattr(layers, "rounding", lambda *_: 0.0)
     taken, _ = layer.squared_gradient_norms(images, cache, ())
@@ -421,15 +427,17 @@ def test_an_adversarial_record_comes_within_a_tenth_of_what_the_gram_matrices_bo
     assert float(lost) > (0.9 if layers._keeps_precision() else 0.1) * float(allowed)
 
 
-def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch):
+@PASSES
+def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch, precision):
     monkeypatch.setattr(layers, "LARGE", 0)
-    layer, images = _adversary(torch.float32)
+    layer, images = _adversary(precision)
 
     def added():
         squares, _ = layer.squared_gradient_norms(images, layer.cache_inputs(images), ())
         factor = sure_factors(squares, torch.tensor(1.0), layer.roundings)
-        d = scaled(images, factor).double()
-        weight, bias = layer.weighted_gradient_sum(d, _double(layer.cache_inputs(images)), (), None, None)
+        d = scaled(images, factor)
+        assert d.dtype is torch.float32
+        weight, bias = layer.weighted_gradient_sum(d.double(), _double(layer.cache_inputs(images)), (), None, None)
         return float((weight.square().sum() + bias.square().sum()).sqrt())
 
     assert added() <= 1

@@ -510,7 +510,7 @@ CLIP_NORMS = (0.1, float("inf"), 3.0, 1e6)
 
 
 def _opacus(module, data):
-    """Every record's gradient, (n, parameters)."""
+    """Every record's gradient, (n, parameters), from images with the channels first."""
     sampled = GradSampleModule(copy.deepcopy(module), loss_reduction="sum")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
@@ -538,6 +538,28 @@ def test_clipped_sums_are_opacus_own(code_model):
     sums = rule.clipped_sums(weights, batch, torch.tensor(CLIP_NORMS, dtype=torch.float64))
     for ours, clip_norm in zip(sums, CLIP_NORMS, strict=True):
         torch.testing.assert_close(ours, _clipped(gradients, clip_norm), rtol=0, atol=1e-12)
+
+
+def test_the_layout_of_images_changes_no_norm_here_and_makes_those_of_opacus_1_6_too_small():
+    """Opacus unfolds images as if their channels came first in memory. docs/speed.md says so: mend it if this fails."""
+    module = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.AvgPool2d(8), nn.Flatten(),
+        nn.Linear(256, 10)
+    ).double()  # fmt: skip
+    first, labels = torch.randn(8, 3, 32, 32, dtype=torch.float64), torch.arange(8)
+    last = first.contiguous(memory_format=torch.channels_last)
+    weights = torch.cat([each.detach().flatten() for each in module.parameters()])[None]
+    rule = gradient_rule(module, cross_entropy, first[0])
+    one = torch.ones(1, dtype=torch.float64)
+
+    def ours(images):
+        alone = [(images[i : i + 1], labels[i : i + 1], one) for i in range(8)]
+        return torch.stack([rule.clipped_sums(weights, each, torch.inf * one).norm() for each in alone])
+
+    opacus = _opacus(module, (first, labels)).norm(dim=1)
+    torch.testing.assert_close(ours(first), opacus)
+    torch.testing.assert_close(ours(last), opacus)
+    assert (_opacus(module, (last, labels)).norm(dim=1) < 0.97 * opacus).all()
 
 
 @pytest.mark.parametrize("precision", [None, torch.bfloat16], ids=["float32", "bfloat16"])

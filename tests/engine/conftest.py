@@ -82,9 +82,10 @@ class CodeModel:
     def __init__(self, name, count=6):
         torch.manual_seed(0)
         kind, images = name
-        self.shape = SHAPES[images] if name in PIXELS else FEATURE_SHAPES[images]
+        self.reads_pixels = name in PIXELS
+        self.shape = SHAPES[images] if self.reads_pixels else FEATURE_SHAPES[images]
         raw = torch.randn(count, *self.shape, dtype=torch.float64)
-        if name in PIXELS:
+        if self.reads_pixels:
             self.ours, self.inputs = PIXELS[name]().double(), raw
             self.reference, self.raw = self.ours, raw
             return

@@ -37,7 +37,7 @@ SPLITS = {GREY: 6, COLOUR: 1}
 MEMORY_BYTES = 2**30
 SHARE_STEPS, SHARE_ROUNDS = {GREY: 5, COLOUR: 2}, 5
 SHARE_TARGETS = {GREY: 0.2, COLOUR: 0.6}
-PRODUCTS = [f"aten::{name}" for name in ("mm", "bmm", "addmm", "convolution_backward", "mkldnn_convolution")]
+PRODUCTS = [f"aten::{name}" for name in ("mm", "bmm", "addmm", "addmv_", "convolution_backward", "mkldnn_convolution")]
 WORKERS, ROUNDS = 2, 31
 WORKERS_TARGET = 1.8
 
@@ -222,7 +222,7 @@ def main() -> int:
         for model in (ImageModel.SCATTER_CNN, ImageModel.CNN_TANH, ImageModel.CNN_RELU):
             report(share_of_peak(Case(model, shape)))
     for shape, precisions in ((GREY, (torch.float32,)), (COLOUR, (torch.float32, torch.bfloat16))):
-        for model in (ImageModel.SCATTER_CNN, ImageModel.CNN_TANH, ImageModel.CNN_RELU):
+        for model in ImageModel:
             for precision in precisions:
                 report(products_share(Case(model, shape), precision))
     report(two_workers(Case(ImageModel.CNN_TANH, GREY), steps=5))

@@ -46,8 +46,8 @@ def test_the_noise_that_meets_the_published_values_is_found(tried, at):
     assert decision.fits and decision.best == at and decision.medians_pct[at] == pytest.approx(0)
     assert set(decision.by_dataset.values()) == set(decision.by_model.values()) == {at}
     page = noise_page(cells)
-    end = ", the largest that we tried" if at == CANDIDATES[-1] else ""
-    assert page.notes[0].startswith(f"The published values at ε = 1.2 fit the noise of ε = {at:g}{end}. ")
+    end = " (the largest that we tried)" if at == CANDIDATES[-1] else ""
+    assert page.notes[0].startswith(f"By the rule, the noise of ε = {at:g}{end} fits the published values at ε = 1.2. ")
     assert f"fits the noise of ε = {at:g}: median distance 0.00 instead of {10 * (at - 1.2):.2f} points" in (
         noise_message(cells)
     )

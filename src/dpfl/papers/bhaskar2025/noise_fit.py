@@ -148,8 +148,9 @@ def verdict(decision: NoiseDecision) -> str:
     models = ", ".join(f"{model_name(name)} {epsilon:g}" for name, epsilon in decision.by_model.items())
     nearest = f"Nearest by data set: {datasets}; by model: {models}."
     if decision.fits:
-        end = ", the largest that we tried" if decision.best == CANDIDATES[-1] else ""
-        return f"The published values at ε = 1.2 fit the noise of ε = {decision.best:g}{end}. {text} {nearest}"
+        end = " (the largest that we tried)" if decision.best == CANDIDATES[-1] else ""
+        found = f"By the rule, the noise of ε = {decision.best:g}{end} fits the published values at ε = 1.2."
+        return f"{found} {text} {nearest} This does not show what the authors ran."
     return f"No single noise fits the published values at ε = 1.2. {text} {nearest}"
 
 

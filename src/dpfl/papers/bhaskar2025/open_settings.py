@@ -346,7 +346,7 @@ def rate_verdict(dataset: str, decision: RateDecision) -> str:
 def _choice(decision: RateDecision) -> str:
     """Return whether the best candidate is chosen, and why not."""
     if decision.chosen:
-        return "It is chosen."
+        return f"Its rate and momentum, ({decision.best.learning_rate:g}, {decision.best.momentum:g}), are chosen."
     reasons = []
     if (columns := len(decision.explained[decision.best])) < LEAST_COLUMNS:
         reasons.append(f"the rule asks for {LEAST_COLUMNS} columns, not {columns}")
@@ -360,7 +360,11 @@ def _unexplained(decision: RateDecision) -> str:
     """Name the columns that no candidate explains."""
     known = {column for columns in decision.explained.values() for column in columns}
     missed = [f"{model_name(each[0])} {budget_name(each[1])}" for each in decision.columns if each not in known]
-    return f"No candidate explains {', '.join(missed)}." if missed else "Each column is explained by some candidate."
+    if missed:
+        return f"No candidate explains {', '.join(missed)}."
+    if any(len(columns) == len(decision.columns) for columns in decision.explained.values()):
+        return "Some candidate explains all columns."
+    return "Some candidate explains each column, and none explains all."
 
 
 def order_verdict(decision: OrderDecision) -> str:

@@ -239,8 +239,8 @@ def _variants(runs: pd.DataFrame) -> pd.DataFrame:
 def why_far(cell: Any) -> str:
     """Return why a cell of `measured_cells` is far from the published value, in sentences, if a run collapsed; else "".
 
-    A run collapsed if it diverged or is at chance. The cell is called unstable if its runs in the studies lie more than
-    `BIMODAL_PCT` points apart.
+    A run collapsed if it diverged or is at chance. The ends of the cell's runs in the studies are named if they lie
+    more than `BIMODAL_PCT` points apart.
     """
     collapsed = cell.diverged + cell.at_chance
     if not collapsed or not abs(cell.difference_pct) > BIMODAL_PCT:
@@ -256,7 +256,7 @@ def why_far(cell: Any) -> str:
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (
             f" {cell.variant_runs} runs of this cell with other settings end between "
-            f"{cell.variant_least_pct:.2f} and {cell.variant_most_pct:.2f} %, so training is unstable here."
+            f"{cell.variant_least_pct:.2f} and {cell.variant_most_pct:.2f} %."
         )
     return text
 
@@ -709,15 +709,16 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     notes.append(
         f"In {falls.sum()} of {len(measured)} rows the average is more than {FALL_PCT:g} points less accurate than the "
         f"models before averaging, so averaging fails. In {(falls & lags).sum()} of them the clients alone are more "
-        f"than {FALL_PCT:g} points below (1, 20) as well, and in {(lags & ~falls).sum()} rows they are and the average "
-        f"does not fall. In {(change > 0).sum()} the average is more accurate than the models before averaging."
+        f"than {FALL_PCT:g} points below (1, 20) as well. In {(lags & ~falls).sum()} other rows they are that far "
+        f"below, but averaging costs at most {FALL_PCT:g} points. In {(change > 0).sum()} rows the average is more "
+        "accurate than the models before averaging."
     )
-    compared = cells[cells["difference_pct"].notna()]
+    compared = cells[cells["difference_pct"].notna() & (cells["most_pct"] - cells["least_pct"] <= BIMODAL_PCT)]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
         notes.append(
-            f"Ours is more than a point above the published value in {better} of {len(compared)} rows and more than a "
-            f"point below in {worse}. Published values: {_sides(compared['prediction'])}."
+            f"{len(compared)} rows have a difference. Ours is more than a point above the published value in {better} "
+            f"and more than a point below in {worse}. Published values: {_sides(compared['prediction'])}."
         )
     if cells["stand_in"].any():
         notes.append("Do not compare stand-in data with the published values.")

@@ -82,7 +82,7 @@ class PrintedNumber:
     `prediction` is the half-width of the interval around ours in which the print is expected, `unit` that of it and of
     `difference`. A number that is missing is nan. `printed_runs`: how many runs the print is said to average, 0 where
     not known; `single` is the relation were it a single run, which is `agreement` where the table does not say.
-    `collapsed`: how many of the runs diverged or ended at chance.
+    `collapsed`: how many of the runs diverged or ended at chance. `least` and `most`: the ends of our runs.
     """
 
     keys: dict[str, str]
@@ -99,6 +99,8 @@ class PrintedNumber:
     scale: str
     printed_runs: int = 0
     collapsed: int = 0
+    least: float = math.nan
+    most: float = math.nan
 
 
 def is_printed(paper: str, table: str) -> bool:
@@ -112,7 +114,8 @@ def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
     The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
     half-width of the prediction interval), runs, stand_in, ran_on and prediction ("reproduced", "not reproduced",
     "undecided", or "" without an interval), and maybe prediction_single (the same if the published value is a single
-    run), diverged and at_chance (numbers of such runs); the columns before the published one name the cell.
+    run), diverged and at_chance (numbers of such runs), least_<unit> and most_<unit> (the ends of ours); the columns
+    before the published one name the cell.
     """
     if not is_printed(paper, table) or not csv.is_file():
         return []
@@ -144,6 +147,8 @@ def _printed_number(row: pd.Series, column: str, printed_runs: int) -> PrintedNu
         scale=_SCALES.get(suffix, suffix),
         printed_runs=printed_runs,
         collapsed=int(row.get("diverged", 0) + row.get("at_chance", 0)),
+        least=float(row.get(f"least_{suffix}", math.nan)),
+        most=float(row.get(f"most_{suffix}", math.nan)),
     )
 
 
@@ -167,6 +172,7 @@ class Summary:
 
     `farthest` is the number with the largest distance, None if none is comparable; `collapsed` counts the comparable
     numbers with a run that diverged or ended at chance, and `farthest_of_others` is the farthest without them.
+    `medians` are the median distances by model, the largest first, if numbers name a model.
     """
 
     printed: int
@@ -178,6 +184,7 @@ class Summary:
     farthest: PrintedNumber | None
     collapsed: int
     farthest_of_others: PrintedNumber | None
+    medians: dict[str, float]
 
     @property
     def run(self) -> int:
@@ -211,9 +218,24 @@ class Summary:
             alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
         outcomes = _in_words(self.counts, _COMPARED)
         return (
-            f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} "
-            f"Median difference {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
+            f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} Median difference "
+            f"{self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
         )
+
+    def outcomes(self) -> str:
+        """Return how many numbers are reproduced, how many have one run, and the median distance, also by model."""
+        judged, alone = sum(self.counts[each] for each in JUDGED), self.counts[Agreement.SINGLE]
+        said = [
+            f"{self.counts[Agreement.REPRODUCED]} reproduced of {judged} with two runs or more" if judged else "",
+            f"{alone} with one run" if alone else "",
+            f"median difference {self.median:.2g} {self.unit}{self._by_model()}",
+        ]
+        return ", ".join(filter(None, said))
+
+    def _by_model(self) -> str:
+        """Return the median distances by model, in brackets after a blank; "" if there is but one model."""
+        said = ", ".join(f"{readable_cell(model)} {median:.2g}" for model, median in self.medians.items())
+        return f" ({said})" if said else ""
 
     def _why(self) -> str:
         """Return the cause of the largest difference, if it is a run that collapsed, in sentences; else ""."""
@@ -239,8 +261,11 @@ _COMPARED = (*JUDGED, Agreement.SINGLE)
 
 def _compared(cell: PrintedNumber) -> str:
     """Return a cell in words with both numbers."""
-    by = "one run" if cell.runs == 1 else f"mean of {cell.runs} runs"
-    return f"{in_words(cell.keys)}: published {cell.printed:.2f}, ours {cell.ours:.2f} ({by})"
+    if cell.collapsed and cell.least < cell.most:
+        ours = f"{cell.least:.2f} to {cell.most:.2f} ({cell.runs} runs)"
+    else:
+        ours = f"{cell.ours:.2f} ({'one run' if cell.runs == 1 else f'mean of {cell.runs} runs'})"
+    return f"{in_words(cell.keys)}: published {cell.printed:.2f}, ours {ours}"
 
 
 def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:
@@ -259,6 +284,8 @@ def summary(numbers: Iterable[PrintedNumber]) -> Summary:
         for name in ("agreement", "single")
     )
     unit = known[0].unit if known else ""
+    models = pd.Series([each.keys.get("model", "") for each in comparable], dtype=object)
+    medians = distances[models != ""].groupby(models).median().sort_values(ascending=False)
     return Summary(
         printed=len(known),
         counts=ten,
@@ -271,6 +298,7 @@ def summary(numbers: Iterable[PrintedNumber]) -> Summary:
         farthest_of_others=max(
             (each for each in comparable if not each.collapsed), key=lambda each: abs(each.difference), default=None
         ),
+        medians={str(model): float(median) for model, median in medians.items()} if len(medians) > 1 else {},
     )
 
 

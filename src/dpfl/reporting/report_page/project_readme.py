@@ -46,10 +46,7 @@ def _sentences(page: Page) -> list[str]:
     refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
     numbers = page.printed
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated"
-    close = (
-        f"{numbers.comparable} of {numbers.printed} published numbers were re-run, with a median difference of "
-        f"{numbers.median:.2g} {numbers.unit}"
-    )
+    close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons that we checked are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
@@ -57,7 +54,7 @@ def _sentences(page: Page) -> list[str]:
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
         f"{len(known[Verdict.WEAKER])} hold only in part" if known[Verdict.WEAKER] else "",
-        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted"
+        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted{_own(page)}"
         if epsilons[EpsilonVerdict.REFUTED]
         else "",
     ]
@@ -66,6 +63,12 @@ def _sentences(page: Page) -> list[str]:
     if reasons := _reasons(page, refuted, known[Verdict.UNDECIDED]):
         said.append(f"**Why:** {'; '.join(reasons)}.")
     return said
+
+
+def _own(page: Page) -> str:
+    """Return how many of the refuted epsilons are of studies of ours, in brackets after a blank; "" if none is."""
+    ours = counts(each for each in page.statements if each.of_study)[EpsilonVerdict.REFUTED]
+    return f" ({ours} of them in studies of ours)" if ours else ""
 
 
 def _such_as(page: Page) -> str:
@@ -92,8 +95,8 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
     for view in page.papers:
         waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
         if waiting and view.jobs.not_run:
-            need = "needs" if waiting == 1 else "need"
-            reasons.append(f"{waiting} of the {len(undecided)} undecided claims {need} more runs of `{view.paper.key}`")
+            have, whose = "is" if waiting == 1 else "are", f"`{view.paper.key}`'s, whose runs are not finished"
+            reasons.append(f"{waiting} of the {len(undecided)} undecided claims {have} {whose}")
     return reasons
 
 
@@ -106,8 +109,14 @@ def _row(view: PaperView) -> str:
     """Return the table's row of a paper."""
     paper = view.paper
     verdicts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "none yet"
-    epsilons = counts_in_words(view.statements) or "none"
+    epsilons, notes = counts_in_words(view.statements) or "none", []
+    refuted = [each.of_study for each in view.statements if each.verdict is EpsilonVerdict.REFUTED]
+    if any(refuted):
+        which = "those refuted" if all(refuted) else f"{sum(refuted)} of those refuted"
+        notes.append(f"{which} in our own studies")
     if view.statements and view.epsilon_limit:
-        epsilons += f" (for {view.epsilon_limit['for']})"
+        notes.append(f"for {view.epsilon_limit['for']}")
+    if notes:
+        epsilons += f" ({'; '.join(notes)})"
     cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]
     return f"| {' | '.join(cells)} |"

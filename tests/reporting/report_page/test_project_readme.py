@@ -36,16 +36,23 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        f"2 of 10 claims hold as stated; 5 of 72 published numbers were re-run, with a median difference of {half:.2g} "
-        "points; 1 of 3 epsilons that we checked are proven."
+        "2 of 10 claims hold as stated; 5 of 72 published numbers were run: 2 reproduced of 4 with two runs or more, 1 "
+        f"with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 claimed epsilon is refuted."
-    assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s (poisson, ")
-    assert said[2].endswith("; 1 of the 2 undecided claims needs more runs of `bhaskar2025`.")
+    assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s; ")
+    assert said[2].endswith("; 1 of the 2 undecided claims is `bhaskar2025`'s.")
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]
     assert text.partition("<!-- end of results -->")[2] == README.partition("<!-- end of results -->")[2]
+
+
+def test_epsilons_that_studies_of_ours_refute_are_not_the_papers(made):
+    page = contents(*made)
+    ours = [replace(v, statements=tuple(replace(e, of_study=True) for e in v.statements)) for v in page.papers]
+    text = updated(README, replace(page, papers=tuple(ours)))
+    assert rows(text)["bhaskar2025"][1].startswith("1 proven, 1 refuted in our own studies, 1 unproven (for a record")
 
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):

@@ -47,14 +47,14 @@ def _sentences(page: Page) -> list[str]:
     numbers = page.printed
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
-    proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons that we checked are proven"
+    proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
         f"{len(known[Verdict.WEAKER])} hold only in part" if known[Verdict.WEAKER] else "",
-        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted{_own(page)}"
+        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted"
         if epsilons[EpsilonVerdict.REFUTED]
         else "",
     ]
@@ -65,19 +65,13 @@ def _sentences(page: Page) -> list[str]:
     return said
 
 
-def _own(page: Page) -> str:
-    """Return how many of the refuted epsilons are of studies of ours, in brackets after a blank; "" if none is."""
-    ours = counts(each for each in page.statements if each.of_study)[EpsilonVerdict.REFUTED]
-    return f" ({ours} of them in studies of ours)" if ours else ""
-
-
 def _such_as(page: Page) -> str:
-    """Return the lead findings that are refuted, in brackets after a blank; "" if none is."""
+    """Return the lead findings that are refuted themselves, not only in a part, after a comma; "" if none is."""
     found = [
         f'"{lead.sentence.removesuffix(".")}" (`{view.paper.key}`)'
         for view in page.papers
         for lead in view.findings
-        if lead.counterexample or any(part.is_refuted for part in lead.parts)
+        if lead.counterexample
     ]
     return f", among them {listed(found)}" if found else ""
 
@@ -89,14 +83,14 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
         reasons.append(f"arithmetic or the papers' own tables refute {computed} of the {len(refuted)} claims")
     for verdict, number, groups in page.epsilons_not_proven:
         if verdict is EpsilonVerdict.REFUTED:
-            view, most, what = groups[0]
+            view, most, _ = groups[0]
             which = "the refuted epsilon is" if number == 1 else f"{most} of the {number} refuted epsilons are"
-            reasons.append(f"{which} `{view.paper.key}`'s ({what})")
+            reasons.append(f"{which} `{view.paper.key}`'s")
     for view in page.papers:
         waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
         if waiting and view.jobs.not_run:
-            have, whose = "is" if waiting == 1 else "are", f"`{view.paper.key}`'s, whose runs are not finished"
-            reasons.append(f"{waiting} of the {len(undecided)} undecided claims {have} {whose}")
+            have = "is" if waiting == 1 else "are"
+            reasons.append(f"{waiting} of the {len(undecided)} undecided claims {have} `{view.paper.key}`'s")
     return reasons
 
 
@@ -109,14 +103,11 @@ def _row(view: PaperView) -> str:
     """Return the table's row of a paper."""
     paper = view.paper
     verdicts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "none yet"
-    epsilons, notes = counts_in_words(view.statements) or "none", []
+    epsilons = counts_in_words(view.statements) or "none"
     refuted = [each.of_study for each in view.statements if each.verdict is EpsilonVerdict.REFUTED]
-    if any(refuted):
-        which = "those refuted" if all(refuted) else f"{sum(refuted)} of those refuted"
-        notes.append(f"{which} in our own studies")
+    if refuted and all(refuted):
+        epsilons = epsilons.replace(f"{EpsilonVerdict.REFUTED}", f"{EpsilonVerdict.REFUTED} in our own studies")
     if view.statements and view.epsilon_limit:
-        notes.append(f"for {view.epsilon_limit['for']}")
-    if notes:
-        epsilons += f" ({'; '.join(notes)})"
+        epsilons += f" (for {view.epsilon_limit['for']})"
     cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]
     return f"| {' | '.join(cells)} |"

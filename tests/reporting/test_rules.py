@@ -314,6 +314,16 @@ def test_what_was_not_run_keeps_a_claim_open_and_saves_no_refuted_one():
     assert nothing.verdict is Verdict.NOT_RUN and nothing.reason == "Too few clients." and nothing.cases == []
 
 
+def test_no_case_contradicts_a_claim_that_needs_one():
+    cases = [from_values(f"case {mean}", mean + np.array([-1.0, 0.0, 1.0])) for mean in (-90.0, 0.1, 0.2)]
+    judgement = judge(ClaimEvidence(cases), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert judgement.reason == (
+        "None of the 3 cases shows it, and one would be enough; in 1 the opposite is true by more than chance; 2 "
+        "cannot tell."
+    )
+
+
 @pytest.mark.parametrize(("scope", "side"), [(Scope.FOR_ALL, -1), (Scope.EXISTS, 1)])
 def test_cases_that_were_not_run_are_of_the_family_so_that_a_final_verdict_stays(scope, side):
     def case(p_value: float, side: int) -> Case:

@@ -333,6 +333,15 @@ class Counts:
         """Say that every judged case contradicts the claim: "Both cases contradict it."."""
         return f"{self.all_judged().capitalize()} {words.contradict(self.judged)}."
 
+    def none_shows(self, margin: str, words: Words = OF_CLAIM) -> str:
+        """Say that no case shows a claim that needs one, and what the cases are; none can contradict such a claim."""
+        if self.judged < 2:
+            return self.sentence(margin, words)
+        opposite = f"; in {self.fail} the opposite is true by more than chance" if self.fail else ""
+        return (
+            f"None of the {self.judged} cases {words.show(1)}, and one would be enough{opposite}{self._others(margin)}."
+        )
+
     def why_undecided(self, margin: str, words: Words = OF_CLAIM) -> str:
         """Say why the claim is undecided in two or three short sentences; "" if it has fewer than two cases.
 
@@ -574,7 +583,7 @@ def _exists(tests: _Tests, statuses: list[Status], counts: Counts) -> Decision:
         return Verdict.WEAKER, f"{shown}, but by less than {tests.margin}.", strongest
     if not counts.missing and bool(below.all()):
         return Verdict.REFUTED, counts.all_fail(tests.rule.words), (tests.fails, False)
-    return Verdict.UNDECIDED, counts.sentence(tests.margin, tests.rule.words), strongest
+    return Verdict.UNDECIDED, counts.none_shows(tests.margin, tests.rule.words), strongest
 
 
 def _in_experiments(tests: _Tests, _statuses: list[Status], counts: Counts) -> Decision:

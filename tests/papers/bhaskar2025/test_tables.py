@@ -378,6 +378,15 @@ def test_distances_and_shares_are_those_of_the_tables(as_runs, rows_of_runs):
     assert found["reproduced_as_ten"] < found["reproduced_as_single"]
 
 
+@pytest.mark.parametrize(("order", "said"), [("fixed", "fixed_order"), ("shuffled", "shuffled_epochs")])
+def test_batches_without_privacy_are_said_to_come_as_they_did(as_runs, rows_of_runs, order, said):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and local_epochs == 1", [0])
+    runs["plain_batches"] = order
+    runs["privacy_sampling"] = ["shuffled_epochs" if math.isinf(each) else "poisson" for each in runs["epsilon"]]
+    cells = measured_cells(as_runs(runs), 2).query("runs > 0").set_index("epsilon")
+    assert cells["sampling"].to_dict() == {math.inf: said, 2.93: "poisson", 1.2: "poisson"}
+
+
 def test_cells_with_runs_far_apart_are_counted(as_runs, rows_of_runs):
     runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs < 4", range(2))
     runs.loc[(runs["seed"] == 0) & (runs["local_epochs"] == 1), "accuracy_pct"] = 10.0

@@ -40,6 +40,8 @@ CHANCE_PCT = 12.0  # accuracy that one answer to everything does not exceed: the
 BIMODAL_PCT = 20.0  # points between the least and the most accurate run of a cell, beyond which a mean says nothing
 PUBLISHED = ""
 """The `study` of runs that belong to published cells."""
+FIXED_ORDER = "fixed_order"
+"""How batches without privacy come in the authors' federated program."""
 _STATED = ["noise_multiplier", "delta", "epsilon_proven", "epsilon_refuted", "sampling", "sample_rate", "steps"]
 _OPTIMISER = ["batch_size", "learning_rate", "momentum"]
 _RUN = ["dataset", "stand_in_for", "data_note", "seed", "status", "accuracy_pct", "local_accuracy_pct", *CELL]
@@ -168,8 +170,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     runs), difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
-    epsilon_refuted (for one record zeroed out, zero_out), epsilon_add_remove (`add_remove`), sampling,
-    sample_rate, steps, batch_size, learning_rate, momentum, precision (of the training; "" if the runs do not say),
+    epsilon_refuted (for one record zeroed out, zero_out), epsilon_add_remove (`add_remove`), sampling (`FIXED_ORDER`
+    for runs without privacy whose batches are not shuffled), sample_rate, steps, batch_size, learning_rate, momentum,
+    precision (of the training; "" if the runs do not say),
     origins, variant_runs, variant_least_pct and variant_most_pct (runs of the cell in the studies, with other settings:
     number, least and most accurate); in Tables 2 to 4 over_first_pct, over_first_runs and
     over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
@@ -200,8 +203,12 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
 def _summary(runs: pd.DataFrame) -> pd.DataFrame:
     """Return what the runs of each cell give: columns as `measured_cells` says."""
     runs = runs.reindex(
-        columns=dict.fromkeys([*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER, "precision"])
+        columns=dict.fromkeys(
+            [*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER, "precision", "plain_batches"]
+        )
     )
+    in_order = runs["epsilon"].eq(math.inf) & runs["plain_batches"].eq("fixed")
+    runs["privacy_sampling"] = runs["privacy_sampling"].astype(object).mask(in_order, FIXED_ORDER)
     runs["average_of_local_pct"] = runs["accuracy_pct"].where(runs["local_accuracy_pct"].notna())
     runs["diverged"] = runs["status"] == "diverged"
     runs["at_chance"] = (runs["accuracy_pct"] < CHANCE_PCT) & ~runs["diverged"]

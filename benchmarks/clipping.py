@@ -1,8 +1,8 @@
 """What the proven clip bound costs, and how sums of clipped gradients round: the numbers of docs/clipping_precision.md.
 
 Each model is at its initial weights, on random images in float32; C is half of the least norm of a record. `margin` is
-the median over records of C over the norm of what a record adds, minus 1. `sum_error` is the distance between the sum of
-a batch and the sum of its records one by one, over C. One JSON object a line.
+the median over records of C over the norm of what a record adds, minus 1. `sum_error` is the distance between a batch's
+sum and the sum of its records one by one, over C. One JSON object a line.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ sum and the sum of its records one by one, over C. One JSON object a line.
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 
@@ -46,4 +47,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # no argument is known
     main()

@@ -5,6 +5,7 @@ target. For other programs see peers.py.
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import statistics
@@ -231,4 +232,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # no argument is known
     sys.exit(main())

@@ -7,6 +7,7 @@ when a target is missed.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -163,4 +164,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # no argument is known
     sys.exit(main())

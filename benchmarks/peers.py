@@ -18,6 +18,7 @@ ones), whose models share batches, and a record counts for each model. `ours_alo
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -259,4 +260,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # no argument is known
     sys.exit(main())

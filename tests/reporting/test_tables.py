@@ -27,7 +27,9 @@ def test_html_escapes_and_loads_nothing_from_elsewhere(page):
 
 
 def test_readers_see_titles_signs_and_no_signed_zero():
-    layout = TableLayout(pd.DataFrame({"epsilon": ["fashion_mnist", "-0.0 ± 0.6 %", "+0.5, -0.05, 3-0"]}))
-    shown = readable(layout).body
+    cells = ["fashion_mnist", "-0.0 ± 0.6 %", "+0.5, -0.05, 3-0"]
+    layout = readable(TableLayout(pd.DataFrame({"epsilon": cells}), ["CIFAR-10: by -0.03 at most (-0.1 to 0.2)."]))
+    shown = layout.body
+    assert layout.notes == ["CIFAR-10: by −0.03 at most (−0.1 to 0.2)."]
     assert list(shown.columns) == ["ε"]
     assert list(shown["ε"]) == ["Fashion-MNIST", "0.0 ± 0.6 %", "+0.5, −0.05, 3-0"]

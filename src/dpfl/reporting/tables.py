@@ -14,7 +14,7 @@ import pandas as pd
 from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import write_atomically
 from dpfl.reporting import display_names
-from dpfl.reporting.display_names import model_name, with_greek_symbols
+from dpfl.reporting.display_names import model_name, with_greek_symbols, with_minus_signs
 from dpfl.reporting.privacy_card import private_runs, table_card
 from dpfl.reporting.results import (
     ORIGIN,
@@ -122,8 +122,10 @@ def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SU
 
 
 def readable(layout: TableLayout) -> TableLayout:
-    """Return a layout whose cells name data sets and quantities as a reader knows them; no zero has a sign."""
-    return replace(layout, body=layout.body.map(readable_cell).rename(columns=readable_cell))
+    """Return a layout whose cells name data sets and quantities as a reader knows them; no zero has a sign, and no
+    number of a note a hyphen for its minus."""
+    body = layout.body.map(readable_cell).rename(columns=readable_cell)
+    return replace(layout, body=body, notes=[with_minus_signs(note) for note in layout.notes])
 
 
 def readable_cell(cell: object) -> str:

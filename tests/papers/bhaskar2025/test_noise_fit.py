@@ -48,8 +48,9 @@ def test_the_noise_that_meets_the_published_values_is_found(tried, at):
     page = noise_page(cells)
     end = " (the largest that we tried)" if at == CANDIDATES[-1] else ""
     assert page.notes[0].startswith(f"By the rule, the noise of ε = {at:g}{end} fits the published values at ε = 1.2. ")
-    assert f"fits the noise of ε = {at:g}: median distance 0.00 instead of {10 * (at - 1.2):.2f} points" in (
-        noise_message(cells)
+    assert noise_message(cells) == (
+        f"By the rule, the published accuracy at ε = 1.2 fits the noise of ε = {at:g}: median distance 0.00 instead of "
+        f"{10 * (at - 1.2):.2f} points"
     )
     assert page.body.iloc[-1][f"ε = {at:g}, σ = {2 / at:.3f}"] == "0.00 (+0.00)"
     plt.close(draw_noise(cells))

@@ -163,8 +163,8 @@ def noise_message(cells: pd.DataFrame) -> str:
         return "No single noise explains the published accuracy at ε = 1.2"
     least, most = decision.medians_pct[decision.best], decision.medians_pct[PAPER]
     return (
-        f"The published accuracy at ε = 1.2 fits the noise of ε = {decision.best:g}: median distance {least:.2f} "
-        f"instead of {most:.2f} points"
+        f"By the rule, the published accuracy at ε = 1.2 fits the noise of ε = {decision.best:g}: median distance "
+        f"{least:.2f} instead of {most:.2f} points"
     )
 
 

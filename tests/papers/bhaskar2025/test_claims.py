@@ -115,17 +115,39 @@ def test_one_split_ahead_without_privacy_shows_that_it_does_not_hold_there(table
     assert all("no privacy" in each.case.case for each in judgement.cases)
 
 
-def test_the_printed_tables_refute_two_more_sentences(tables, judged):
-    """41.63 to 40.10 and 96.82 to 96.46 in Table 5; 61.05 against 63.84 and 61.62 against 64.04 in Table 4."""
+def test_the_printed_table_refutes_that_more_clients_are_always_better(tables, judged):
+    """41.63 to 40.10 and 96.82 to 96.46 in Table 5."""
     clients = judged("more_clients_printed", tables(runs=0))
     assert clients.verdict is Verdict.REFUTED and len(clients.cases) == 12
     failing = {each.case.case: each.case.estimate for each in clients.cases if each.status is Status.FAILS}
     assert failing == {"cifar10, CNN + ReLU, k = 25 to 50": -1.53, "mnist, ScatterNet + CNN, k = 50 to 100": -0.36}
+
+
+def test_without_privacy_the_printed_tables_do_not_count_for_the_best_model(tables, judged):
+    """61.05 against 63.84 and 61.62 against 64.04 in Table 4."""
     best = judged("scatter_linear_best_printed", tables(runs=0))
-    assert best.verdict is Verdict.REFUTED and len(best.cases) == 54
-    failing = {each.case.case: each.case.estimate for each in best.cases if each.status is Status.FAILS}
+    assert best.verdict is Verdict.AS_STATED and best.count(Status.HOLDS) == 36
+    against = {each.case.case: each.case.estimate for each in best.cases if each.case.estimate < 0}
     where = "cifar10, no privacy, E = {}, over ScatterNet + CNN"
-    assert failing == {where.format(1): -2.79, where.format(2): -2.42}
+    assert against == {where.format(1): -2.79, where.format(2): -2.42}
+    assert {each.status for each in best.cases if "no privacy" in each.case.case} == {Status.BESIDE}
+    caveat = load("bhaskar2025").claims["scatter_linear_best_printed"]["caveat"]
+    assert "ScatterNet + CNN leads by 2.79 and 2.42 points" in caveat
+
+
+@pytest.mark.parametrize(
+    ("claim", "cases", "hold", "least"),
+    [
+        ("noise_free_printed", 12, 8, -5.58),
+        ("more_clients_central_printed", 12, 12, 0.48),
+        ("scatter_linear_robust_printed", 6, 6, 0.58),
+        ("scatter_linear_most_robust_printed", 18, 18, 16.49),
+    ],
+)
+def test_the_printed_tables_show_four_more_sentences(tables, judged, claim, cases, hold, least):
+    found = judged(claim, tables(runs=0))
+    assert found.verdict is Verdict.AS_STATED and len(found.cases) == cases and found.count(Status.HOLDS) == hold
+    assert min(each.case.estimate for each in found.cases) == least
 
 
 def test_theorem_3_holds_for_the_variance_of_the_whole_vector_alone(tables, judged):
@@ -151,7 +173,7 @@ def test_what_was_not_run_is_not_run(tables, judged):
     write_table(data, results.folder / "figures" / "bhaskar2025_distances.csv")
     entries = load("bhaskar2025").claims
     computed = {key for key, claim in entries.items() if "cases" in claim or key.endswith("_printed")}
-    assert len(computed) == 5
+    assert len(computed) == 9
     for claim in set(entries) - computed - {"budget_kept_overlap"}:
         assert judged(claim, results).verdict is Verdict.NOT_RUN, claim
 
@@ -176,13 +198,15 @@ def test_stand_in_data_decide_nothing(tables, judged):
     ("slope", "central", "verdicts"),
     [
         (-1, 200, (Verdict.REFUTED, Verdict.REFUTED)),
-        (1, 200, (Verdict.AS_STATED, Verdict.REFUTED)),
-        (1, 100.5, (Verdict.AS_STATED, Verdict.AS_STATED)),
-        (1, 5, (Verdict.AS_STATED, Verdict.AS_STATED)),  # above the central client is near enough
-        (-0.01, -2, (Verdict.WEAKER, Verdict.AS_STATED)),  # falls by less than a point
+        (1, 200, (Verdict.AS_STATED, Verdict.AS_STATED)),
+        (1, 50, (Verdict.AS_STATED, Verdict.AS_STATED)),  # above the central client is to have reached it
+        (1, 5, (Verdict.AS_STATED, Verdict.NOT_RUN)),  # ten clients have
+        (-0.005, 5, (Verdict.WEAKER, Verdict.WEAKER)),  # farther by less than a point
     ],
 )
-def test_more_clients_have_to_do_better_and_to_reach_one_central_client(tables, judged, slope, central, verdicts):
+def test_more_clients_have_to_do_better_and_to_come_closer_to_one_central_client(
+    tables, judged, slope, central, verdicts
+):
     def line(data):
         return data.assign(accuracy_pct=(slope * data["clients"]).where(data["clients"] > 1, central))
 
@@ -198,7 +222,8 @@ def test_the_best_model_is_the_best_up_to_a_point(tables, judged, rival, verdict
         own = data["model"] == "scatter_linear"
         return data.assign(accuracy_pct=data["accuracy_pct"].where(~own, 99.0).where(own, rival))
 
-    assert judged("scatter_linear_best", tables(other)).verdict is verdict
+    best = judged("scatter_linear_best", tables(other))
+    assert best.verdict is verdict and len(best.cases) == 54 and best.count(Status.BESIDE) == 18
 
 
 def test_robustness_is_held_against_the_papers_own_example_and_the_other_models(tables, judged):
@@ -244,7 +269,13 @@ def drift(clients, distance, local_epochs=1, local=1.0, **more):
     row = {**DRIFT, "clients": clients, "local_epochs": local_epochs, "rounds": 20 // local_epochs, "runs": 10}
     row |= {"reference": "noiseless", "round": "first", "distance": distance, "local_distance": local}
     row |= {"distance_interval": 0.02 * distance, "local_distance_interval": 0.1}
-    return {**row, "bound_momentum": 10.0 * local_epochs, "bound_epochs": 0.5, **more}
+    return {
+        **row,
+        "bound_steps": 5.0 * local_epochs,
+        "bound_momentum": 10.0 * local_epochs,
+        "bound_epochs": 0.5,
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
@@ -275,10 +306,10 @@ def test_the_error_of_a_fitted_power_is_that_of_its_points(stored, judged):
         ("theorem2_bound", 1.0, Verdict.AS_STATED),
         ("theorem2_bound", 20.0, Verdict.REFUTED),
         ("theorem2_bound_epochs", 1.0, Verdict.REFUTED),
-        ("theorem2_bound_epochs", 0.05, Verdict.AS_STATED),
+        ("theorem2_bound_epochs", 0.2, Verdict.AS_STATED),  # momentum doubles it here too
     ],
 )
-def test_the_bound_is_two_claims_by_the_reading_of_e(stored, judged, claim, scale, verdict):
+def test_the_bound_is_judged_by_both_readings_of_e(stored, judged, claim, scale, verdict):
     rows = [
         drift(10, 0.3, epochs, local=scale * epochs**0.5, local_distance_interval=0.01 * scale) for epochs in (1, 4, 20)
     ]

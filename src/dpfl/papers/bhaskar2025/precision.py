@@ -29,7 +29,8 @@ LEVEL = 0.90  # of the interval that has to lie within the margin: two one-sided
 COUNTED = [("mnist", model) for model in ("scatter_linear", "scatter_cnn", "cnn_tanh", "cnn_relu")]
 COUNTED += [("cifar10", "scatter_linear")]
 BUDGETS = 2  # no privacy and the larger epsilon
-EQUIVALENT, DIFFERENT, COLLAPSED, UNDECIDED = "equivalent", "different", "collapsed", "undecided"
+EQUIVALENT, DIFFERENT, UNDECIDED = "equivalent", "different", "undecided"
+COLLAPSED, FEW_SEEDS = "collapsed", "too few seeds"
 _COLUMNS = ["dataset", *CELL, "ran_on", "stand_in", "data_note", "runs", "float32_pct", "bfloat16_pct"]
 _COLUMNS += ["difference_pct", "interval_pct", "verdict", ORIGINS]
 
@@ -65,12 +66,13 @@ def _verdict(count: int, mean: float, half: float, collapsed: bool) -> str:
     """Return what the rule says of one cell, from its number of seeds, mean difference and half-width in points.
 
     Equivalent: the interval lies within the margin. Different: it lies outside. Collapsed: a run is no better than a
-    constant answer, and the cell does not count. Else undecided, as with fewer than `SEEDS` seeds.
+    constant answer, and the cell does not count. Too few seeds: fewer than `SEEDS`, which the rule does not judge. Else
+    undecided.
     """
     if collapsed:
         return COLLAPSED
     if count < SEEDS:
-        return UNDECIDED
+        return FEW_SEEDS
     if abs(mean) + half < MARGIN_PCT:
         return EQUIVALENT
     return DIFFERENT if abs(mean) - half >= MARGIN_PCT else UNDECIDED
@@ -102,7 +104,8 @@ def precision_page(cells: pd.DataFrame) -> TableLayout:
         _outcome(cells),
         f"Accuracy in per cent, split (1, 20), mean over the seeds. Difference: bfloat16 less float32, from the same "
         f"draws, with its {percent(LEVEL)} interval by Student's t. Equivalent: the interval lies within "
-        f"± {MARGIN_PCT:g} points, so that both one-sided tests at 5 % reject a larger difference.",
+        f"± {MARGIN_PCT:g} points, so that both one-sided tests at 5 % reject a larger difference. The rule judges a "
+        f"cell with {SEEDS} seeds or more.",
     ]
     if stand_ins := sorted(set(cells.loc[cells["stand_in"].eq(True), "ran_on"])):
         notes.append(f"Stand-in data ({', '.join(map(data_name, stand_ins))}) do not count.")
@@ -121,7 +124,7 @@ def _outcome(cells: pd.DataFrame) -> str:
         return "Undecided: no counted cell ran in both precisions at this scale."
     found = counted["verdict"].value_counts()
     score = ", ".join(
-        f"{found[each]} {each}" for each in (EQUIVALENT, DIFFERENT, UNDECIDED, COLLAPSED) if each in found
+        f"{found[each]} {each}" for each in (EQUIVALENT, DIFFERENT, UNDECIDED, FEW_SEEDS, COLLAPSED) if each in found
     )
     largest = counted["difference_pct"].abs().max()
     text = (
@@ -137,12 +140,13 @@ def precision_message(cells: pd.DataFrame) -> str:
     counted = cells[~cells["stand_in"].eq(True) & (cells["verdict"] != COLLAPSED)]
     if counted.empty:
         return ""
-    same = int((counted["verdict"] == EQUIVALENT).sum())
+    same, judged = int((counted["verdict"] == EQUIVALENT).sum()), int((counted["verdict"] != FEW_SEEDS).sum())
     largest = counted["difference_pct"].abs().max()
-    return (
-        f"Training in bfloat16 changes mean accuracy by {largest:.2f} points at most; {same} of {len(counted)} cells "
-        f"are equivalent within {MARGIN_PCT:g}"
-    )
+    verb = "is" if same == 1 else "are"
+    found = f"{same} of the {judged} cells with {SEEDS} seeds {verb} equivalent within {MARGIN_PCT:g}"
+    if not judged:
+        found = f"no cell has the {SEEDS} seeds of the rule"
+    return f"Training in bfloat16 changes mean accuracy by {largest:.2f} points at most; {found}"
 
 
 def draw_precision(cells: pd.DataFrame) -> Figure:

@@ -66,13 +66,16 @@ def test_rows_of_table_5_that_grow_are_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("gamma", [4, 10, 20])
-def test_epsilon_of_an_intermediate_model_is_above_the_printed_root_by_one_accountant(gamma):
-    numbers = errata.intermediate(gamma)
-    whole = errata.spent(errata.noise("prv"), 20)
-    assert numbers.printed == pytest.approx(whole / math.sqrt(gamma)) and whole <= errata.BUDGET
-    # Opacus's upper end less twice its error is a lower end: that too exceeds the print.
-    assert numbers.printed < numbers.independent - 2 * errata.SMALL_ERROR
-    assert numbers.corrected == pytest.approx(numbers.independent, abs=2e-3)
+@pytest.mark.parametrize(("budget", "side"), [(2.93, 1), (1.2, -1)])
+def test_epsilon_of_an_intermediate_model_is_not_the_printed_root(gamma, budget, side):
+    """It is above the root at the larger budget, below it at the smaller one."""
+    numbers = errata.intermediate(gamma, budget)
+    whole = errata.spent(errata.noise("prv", budget), 20)
+    assert numbers.printed == pytest.approx(whole / math.sqrt(gamma)) and whole <= budget
+    # Opacus's upper end less twice its error is a lower end: both ends are on one side of the print.
+    ends = numbers.independent - 2 * errata.SMALL_ERROR, numbers.independent
+    assert all(side * (end - numbers.printed) > 0 for end in ends)
+    assert numbers.corrected == pytest.approx(numbers.independent, abs=2e-3) and numbers.corrected < whole
 
 
 def test_the_parameters_of_networks_are_those_of_their_papers_and_of_the_sheet():

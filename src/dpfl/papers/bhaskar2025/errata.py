@@ -41,10 +41,10 @@ def epoch_steps() -> int:
 
 
 @cache
-def noise(accountant: str) -> float:
-    """Return the noise multiplier with which the run spends BUDGET by that accountant."""
+def noise(accountant: str, budget: float = BUDGET) -> float:
+    """Return the noise multiplier with which the run spends a budget by that accountant."""
     run = {"sample_rate": 1 / epoch_steps(), "steps": EPOCHS * epoch_steps(), "delta": settings("delta")}
-    return float(dpsgd.noise_multiplier(target_epsilon=BUDGET, accountant=accountant, **run))
+    return float(dpsgd.noise_multiplier(target_epsilon=budget, accountant=accountant, **run))
 
 
 def spent(noise_multiplier: float, epochs: int, accountant: str = "pld") -> float:
@@ -275,11 +275,11 @@ def text_budget(text: float) -> Numbers:
     )
 
 
-def intermediate(gamma: int) -> Numbers:
-    """Compare epsilon/sqrt(gamma) with what T/gamma of the steps spend at the run's noise, both by one accountant."""
-    sigma, taken = noise(settings("accountant")), EPOCHS // gamma
+def intermediate(gamma: int, budget: float) -> Numbers:
+    """Compare epsilon/sqrt(gamma) with what T/gamma of the steps spend at a budget's noise, both by one accountant."""
+    sigma, taken = noise(settings("accountant"), budget), EPOCHS // gamma
     whole = spent(sigma, EPOCHS)
-    shown = {"taken": taken, "epochs": EPOCHS, "noise": sigma, "error": SMALL_ERROR, "whole": whole}
+    shown = {"taken": taken, "epochs": EPOCHS, "noise": sigma, "error": SMALL_ERROR, "whole": whole, "budget": budget}
     shown["batch_size"] = settings("batch_size")
     return Numbers(whole / math.sqrt(gamma), spent(sigma, taken), spent_by_prv(sigma, taken), shown)
 

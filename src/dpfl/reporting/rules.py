@@ -593,7 +593,7 @@ def _in_experiments(tests: _Tests, _statuses: list[Status], counts: Counts) -> D
     if 2 * counts.fail > counts.total:
         return Verdict.REFUTED, said, worst
     if 2 * counts.hold > counts.total and not counts.fail:
-        return Verdict.AS_STATED, said, weakest
+        return Verdict.AS_STATED, said if counts.hold == counts.total else f"{said} Most are enough.", weakest
     if counts.hold and counts.fail:
         return Verdict.WEAKER, said, worst
     return Verdict.UNDECIDED, said, worst if counts.fail else weakest

@@ -239,7 +239,7 @@ def five_papers_message(data: pd.DataFrame) -> str:
     risks, accuracies = span(factors, "{:.2g}"), span(points, "{:.1f}")
     return (
         f"At ε = {least:g} the best way that trusts nobody has {risks} times the excess risk of the best with a "
-        f"trusted aggregator, and {accuracies} points less accuracy"
+        f"trusted aggregator; that way is {accuracies} points less accurate"
     )
 
 

@@ -85,10 +85,8 @@ def splits_message(cells: pd.DataFrame) -> str:
     if lost.empty:
         return ""
     worse = all_or(int((lost > 0).sum()), len(lost))
-    return (
-        f"{most} local epochs a round are less accurate than {least} in {worse} lines that ran both, by "
-        f"{span(lost, '{:.1f}')} points"
-    )
+    text = f"{most} local epochs a round are less accurate than {least} in {worse} lines that ran both"
+    return f"{text}, by {span(lost[lost > 0], '{:.1f}')} points" if (lost > 0).any() else text
 
 
 def _leads(cells: pd.DataFrame) -> pd.DataFrame:

@@ -150,7 +150,8 @@ def verdict(decision: NoiseDecision) -> str:
     if decision.fits:
         end = " (the largest that we tried)" if decision.best == CANDIDATES[-1] else ""
         found = f"By the rule, the noise of ε = {decision.best:g}{end} fits the published values at ε = 1.2."
-        return f"{found} {text} {nearest} This does not show what the authors ran."
+        rule = "It fits if it or a neighbour in the list is nearest in each data set and in three of four models."
+        return f"{found} {rule} {text} {nearest} This does not show what the authors ran."
     return f"No single noise fits the published values at ε = 1.2. {text} {nearest}"
 
 

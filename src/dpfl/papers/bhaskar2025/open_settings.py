@@ -352,7 +352,8 @@ def _choice(decision: RateDecision) -> str:
         reasons.append(f"the rule asks for {LEAST_COLUMNS} columns, not {columns}")
     gain = _round(decision.medians_pct[PAPER] - decision.medians_pct[decision.best])
     if decision.best != PAPER and gain < LEAST_GAIN_PCT:
-        reasons.append(f"it is nearer than {PAPER} by {gain:.2f} points, and the rule asks for {LEAST_GAIN_PCT:g}")
+        shown = round(decision.medians_pct[PAPER], 2) - round(decision.medians_pct[decision.best], 2)  # as printed
+        reasons.append(f"it is nearer than {PAPER} by {shown:.2f} points, and the rule asks for {LEAST_GAIN_PCT:g}")
     return f"It is not chosen: {'; '.join(reasons)}. {PAPER} is shipped."
 
 

@@ -23,7 +23,15 @@ from dpfl.grid.configuration import resolve
 from dpfl.grid.expansion import expand
 from dpfl.papers.bhaskar2025.overlap import record_notes
 from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page, control_notes
-from dpfl.reporting.display_names import at_least, at_most, budget_cell, count_range, data_name, model_name
+from dpfl.reporting.display_names import (
+    at_least,
+    at_most,
+    budget_cell,
+    count_range,
+    data_name,
+    model_name,
+    percent,
+)
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout, TableRecipe
@@ -732,7 +740,8 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     notes = [
         "Accuracy in per cent. (20, 1): the average of the clients' models, the only one that is taken. Clients alone: "
         "mean accuracy of the models that go into it, over the runs that measured it. (1, 20): ours with twenty "
-        f"averages. A range: runs that differ by more than {BIMODAL_PCT:g} points, whose mean says nothing.",
+        f"averages. ±: {percent(LEVEL)} interval of the mean. A range: runs that differ by more than {BIMODAL_PCT:g} "
+        "points, whose mean says nothing.",
     ]
     if cells.empty:
         return ["Nothing was run at this scale.", *notes]
@@ -750,9 +759,11 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     compared = cells[cells["difference_pct"].notna() & (cells["most_pct"] - cells["least_pct"] <= BIMODAL_PCT)]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
+        apart = int((cells["most_pct"] - cells["least_pct"] > BIMODAL_PCT).sum())
         notes.append(
             f"{len(compared)} rows have a difference. Ours is more than a point above the published value in {better} "
-            f"and more than a point below in {worse}. Published values: {_sides(compared['prediction'])}."
+            f"and more than a point below in {worse}. Published values: {_sides(compared['prediction'])}"
+            + (f", {apart} beside a range." if apart else ".")
         )
     if cells["stand_in"].any():
         notes.append("Do not compare stand-in data with the published values.")

@@ -264,7 +264,7 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
 
 
 def mnist_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """Say in how many comparisons local SGD has the larger error beyond chance, and by how much under each noise."""
+    """Say in how many comparisons local SGD has the larger error by its interval, and by how much under each noise."""
     rows = points[(points["algorithm"] == "local") & (points["epsilon"] < math.inf)].dropna(subset="difference_pct")
     if rows.empty:
         return ""
@@ -275,8 +275,8 @@ def mnist_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
     ]
     share = all_or(worse, len(rows))
     return (
-        f"Local SGD has a larger test error than minibatch SGD beyond chance in {share} cases; over all cases the "
-        f"difference is {', '.join(texts)}"
+        f"Local SGD has a larger test error than minibatch SGD in {share} cases, by more than the bar; over all cases "
+        f"the difference is {', '.join(texts)}"
     )
 
 

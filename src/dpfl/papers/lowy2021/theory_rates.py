@@ -353,7 +353,7 @@ def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
 
 def _panel(panel: Axes, data: pd.DataFrame) -> None:
     """Draw one axis of one study."""
-    texts, equation = [], STUDIES[data["study"].iloc[0]].equation
+    texts, powers, equation = [], {}, STUDIES[data["study"].iloc[0]].equation
     for number, (noise, label) in enumerate(NOISES.items()):
         rows = data[data["noise"] == noise].sort_values("value")
         if rows.empty:
@@ -367,8 +367,14 @@ def _panel(panel: Axes, data: pd.DataFrame) -> None:
         panel.plot(rows["value"], rows["shape"], style.DASHES[number], linewidth=0.9, label=name, **look)
         first = rows.iloc[0]
         texts.append(f"{_SHORT[noise]}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}")
-    known = [first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])]
-    texts.append(f"eq. ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
+        known = [
+            first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])
+        ]
+        powers[_SHORT[noise]] = " and ".join(f"{power:+.2f}" for power in known)
+    if len(set(powers.values())) == 1:
+        texts.append(f"eq. ({equation}): {powers.popitem()[1]}")
+    else:  # the logarithm of the theorem's noise is a part of its terms
+        texts += [f"eq. ({equation}), {name}: {text}" for name, text in powers.items()]
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, data["value"])
     panel.set_title("\n".join(texts), fontsize=style.SMALL)

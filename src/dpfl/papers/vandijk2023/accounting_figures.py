@@ -229,12 +229,15 @@ def draw_epochs(data: pd.DataFrame) -> Figure:
 
 
 def epochs_message(data: pd.DataFrame) -> str:
-    """Say between which numbers epsilon lies over all batch sizes, for either adversary."""
+    """Say between which numbers epsilon lies over the batch sizes computed for both adversaries, for either one."""
     rows = data[data["panel"] == "batches"]
+    both = set.intersection(*(set(rows.loc[rows["curve"] == curve, "batch"]) for curve in ("A1", "A0")))
+    rows = rows[rows["batch"].isin(both)]
     ends = {curve: span(rows.loc[rows["curve"] == curve, "epsilon"], "{:.2f}") for curve in ("A1", "A0")}
+    sizes = span(sorted(both), "{:g}")
     return (
-        f"For an adversary who knows the rounds (A1) ε is {ends['A1']} over all batch sizes; for one who does not (A0) "
-        f"it is {ends['A0']}"
+        f"For an adversary who knows the rounds (A1) ε is {ends['A1']} over batches of {sizes}; for one who does not "
+        f"(A0) it is {ends['A0']}"
     )
 
 

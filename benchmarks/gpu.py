@@ -31,13 +31,13 @@ from dpfl.engine.networks import ImageModel, build
 from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
 from dpfl.engine.sgd import SGD, StackedHyperparameters, base_noise
 from dpfl.grid import configuration, expansion
+from dpfl.grid.training_job import GPU_SHARE
 from dpfl.pipeline.cost import cost_key, work_of
 from dpfl.pipeline.cost_fitting import KINDS, flops_of_a_record
 from dpfl.randomness import generator
 
 BATCH, CLIENTS, MODELS = 64, 10, 18
 GIBIBYTES = (14, 22, 75, 135)  # free on cards of 16, 24, 80 and 141 GB
-SHARE = 0.8  # of a GPU's memory that gradients may fill; the rest is data, weights and the allocator's
 PRECISIONS = {"float32": "highest", "tf32": "high", "bfloat16": "medium"}
 TABLE_MINUTES = 30
 
@@ -113,7 +113,7 @@ def peak(device: torch.device, limit: float) -> Iterator[dict]:
 def throughput(device: torch.device, limit: float) -> Iterator[dict]:
     """Records a second by model, and how long Tables 2 to 5 take at that."""
     best = _peak("float32", device, limit / 20)
-    share, memory_bytes = 0.9 * limit / len(KINDS), _free_bytes(device) * SHARE
+    share, memory_bytes = 0.9 * limit / len(KINDS), _free_bytes(device) * GPU_SHARE
     total, records = 0.0, _paper_records()
     for kind in KINDS:
         clients, models = (CLIENTS, MODELS) if device.type == "cuda" else (1, 3)
@@ -155,7 +155,7 @@ def memory(device: torch.device, limit: float) -> Iterator[dict]:
     whole = _free_bytes(device)
     for kind in KINDS:
         for gibibytes in GIBIBYTES:
-            budget = SHARE * gibibytes * 2**30
+            budget = GPU_SHARE * gibibytes * 2**30
             if device.type != "cuda":
                 setting = Setting(kind, device, 1, 1, budget)
                 held = setting.gradients.records_at_once * setting.rule.record_bytes(setting.inputs[0])

@@ -22,7 +22,6 @@ html_title = f"dpfl {release}"
 exclude_patterns = ["_build", "examples", "package.md"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-nitpicky = False
 smartquotes = False  # examples are copied
 linkcheck_anchors = False
 CITED = re.compile(rf"\b({'|'.join(works())})\b")

@@ -16,6 +16,7 @@ import pytest
 from dpfl import results as r
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
+from dpfl.provenance import archive
 from dpfl.reporting.results import NotRunError, read_csv, write_table
 
 SETTINGS = {"paper": "bhaskar2025", "experiment": "fedavg_images", "dataset": "digits", "stand_in_for": "mnist"}
@@ -132,11 +133,25 @@ def test_what_is_no_source_is_named(tmp_path, checkout, monkeypatch):
         r.tables("nowhere")
     with pytest.raises(InputError, match="has no results of dpfl"):
         r.tables(tmp_path / "results/quick/runs")
-    monkeypatch.setattr(r, "_LARGEST_CRATE", 10)
-    with zipfile.ZipFile(tmp_path / "large.zip", "w") as archive:
-        archive.writestr("results/demo/tables/x.csv", "a\n" * 10)
+    monkeypatch.setattr(archive, "LARGEST", 300)
+    with zipfile.ZipFile(tmp_path / "large.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("results/demo/tables/x.csv", "a\n" * 200)
     with pytest.raises(InputError, match="unpacks to more than"):
         r.tables(tmp_path / "large.zip")
+
+
+def a_file_and_a_folder(path):
+    """An archive with a file where another member has a folder."""
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("results/demo", "a")
+        made.writestr("results/demo/tables/x.csv", "a")
+
+
+def test_a_crate_with_a_file_in_place_of_a_folder_is_refused_without_naming_a_temporary_folder(tmp_path):
+    a_file_and_a_folder(tmp_path / "a.zip")
+    with pytest.raises(InputError, match=r"a\.zip is not a crate: results/demo/tables/x\.csv: ") as refused:
+        r.tables(tmp_path / "a.zip")
+    assert "dpfl-crate-" not in str(refused.value)
 
 
 def test_learning_curves_are_those_of_the_runs_behind_a_row(checkout):

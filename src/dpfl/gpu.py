@@ -36,10 +36,10 @@ def require() -> None:
 
     if torch.cuda.is_available():
         return
-    reason = "on this machine: set training.device to cpu"
+    reason = " on this machine: train on the CPU (training.device: cpu, or --device cpu)"
     if torch.version.cuda is None:
-        reason = f"as torch {torch.__version__} is built without CUDA: install one that has it (docs/howto/gpu.md)"
-    raise InputError(f"training.device is cuda, but torch finds no GPU {reason}")
+        reason = f", as torch {torch.__version__} is built without CUDA: install one that has it (docs/howto/gpu.md)"
+    raise InputError(f"torch finds no GPU{reason}")
 
 
 def facts() -> dict[str, Any]:

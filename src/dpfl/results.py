@@ -17,10 +17,9 @@ columns of each DataFrame hold.
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
-import zipfile
-import zlib
 from atexit import register
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -42,7 +41,7 @@ from dpfl import catalog
 from dpfl.errors import InputError
 from dpfl.files import parse_json
 from dpfl.grid import configuration, expansion
-from dpfl.provenance import own_runs
+from dpfl.provenance import archive, own_runs
 from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
 from dpfl.reporting.report_page.epsilons import EpsilonStatement, statements
@@ -53,8 +52,6 @@ Source = str | PathLike[str]
 SCALES = ("demo", "quick", "paper")
 _KINDS = ("tables", "figures")
 _SHOWN = 20
-_LARGEST_CRATE = 1 << 28
-"""Bytes of a crate, unpacked; that of the paper's results has a tenth."""
 _ROUND = {"_by_round": "round", "_by_epoch": "epoch"}
 """Endings of the columns with a value a round, as a JSON list, and the column that counts them here."""
 
@@ -135,7 +132,11 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
     if the table does not say its runs, or if none of them reports its accuracy on the way.
     """
     folder = results_folder(source)
-    kind = "tables" if (folder / "tables" / f"{paper}_{_label('tables', name)}.csv").is_file() else "figures"
+    there = {kind: _pages(kind, paper, folder) for kind in _KINDS}
+    kind = next((kind for kind, names in there.items() if _label(kind, name) in names), None)
+    if kind is None:
+        known = ", ".join(itertools.chain(*there.values())) or "none"
+        raise InputError(f"no table or figure {name} of {paper} in {folder}; there are {known}")
     page = _page(kind, paper, name, folder)
     if ORIGINS not in page:
         raise InputError(f"{paper} {name} does not say which runs its rows are made of: it has no learning curves")
@@ -343,25 +344,21 @@ def _only_scale(root: Path) -> Path:
 @cache
 def _unpacked(path: Path, _time: int) -> Path:
     """Return a temporary folder with the results of a crate; it is gone when Python ends."""
+    try:
+        content = archive.members(path)
+    except archive.UNREADABLE as error:
+        raise InputError(f"{path} is not a crate: {' '.join(str(error).split())}") from None
     place = tempfile.TemporaryDirectory(prefix="dpfl-crate-")
     register(place.cleanup)
-    left = _LARGEST_CRATE
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                parts = PurePosixPath(member.filename).parts
-                if not parts or parts[0] != "results" or ".." in parts or member.is_dir():
-                    continue
-                if (left := left - member.file_size) < 0:
-                    raise InputError(
-                        f"{path} unpacks to more than {_LARGEST_CRATE >> 20} MiB: dpfl did not write this crate"
-                    )
-                target = Path(place.name, *parts)
+    for name, text in content.items():
+        parts = PurePosixPath(name).parts
+        if parts and parts[0] == "results" and ".." not in parts and not name.endswith("/"):
+            target = Path(place.name, *parts)
+            try:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(member) as stream:
-                    target.write_bytes(stream.read(member.file_size + 1))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        raise InputError(f"{path} is not a crate: {' '.join(str(error).split())}") from None
+                target.write_bytes(text)
+            except OSError as error:  # a file where another member has a folder
+                raise InputError(f"{path} is not a crate: {name}: {error.strerror}") from None
     return Path(place.name)
 
 
@@ -383,9 +380,14 @@ def _page(kind: str, paper: str, name: int | str, source: Source) -> pd.DataFram
     folder, label = results_folder(source), _label(kind, name)
     path = folder / kind / f"{paper}_{label}.csv"
     if not path.is_file():
-        known = [each.stem.partition("_")[2] for each in sorted((folder / kind).glob(f"{paper}_*.csv"))]
-        raise InputError(f"no {kind[:-1]} {label} of {paper} in {folder}; there are {', '.join(known) or 'none'}")
+        known = ", ".join(_pages(kind, paper, folder)) or "none"
+        raise InputError(f"no {kind[:-1]} {label} of {paper} in {folder}; there are {known}")
     return refuse_not_run(read_csv(path))
+
+
+def _pages(kind: str, paper: str, folder: Path) -> list[str]:
+    """Return the names of a paper's tables or figures that have data."""
+    return [each.stem.partition("_")[2] for each in sorted((folder / kind).glob(f"{paper}_*.csv"))]
 
 
 def _label(kind: str, name: int | str) -> str:

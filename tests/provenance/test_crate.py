@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import manifest, record
+from dpfl.provenance import archive, manifest, record
+from dpfl.provenance.archive import packed
 from dpfl.provenance.audit import files
 from dpfl.provenance.audit.files import audit
-from dpfl.provenance.crate import packed, write
+from dpfl.provenance.crate import write
 from dpfl.provenance.record import METADATA, StageRecorder
 
 HERE = Path(__file__).parent
@@ -285,10 +286,10 @@ def problems():
 @pytest.mark.parametrize("members", [1, 50])
 def test_a_crate_that_grows_beyond_measure_is_damaged_and_not_unpacked(crate, monkeypatch, declared, members):
     """100 MB of zeros in 100 kB; the archive says what is in it, or less."""
-    monkeypatch.setattr(files, "_LARGEST_CRATE", 4 << 20)
-    with zipfile.ZipFile(crate, "a", zipfile.ZIP_DEFLATED) as archive:
+    monkeypatch.setattr(archive, "LARGEST", 4 << 20)
+    with zipfile.ZipFile(crate, "a", zipfile.ZIP_DEFLATED) as opened:
         for number in range(members):
-            archive.writestr(f"zeros {number}", bytes(100_000_000 // members))
+            opened.writestr(f"zeros {number}", bytes(100_000_000 // members))
     if declared != "true":
         true, said = (100_000_000 // members).to_bytes(4, "little"), 1000 if declared == "small" else 0
         crate.write_bytes(crate.read_bytes().replace(true, said.to_bytes(4, "little")))

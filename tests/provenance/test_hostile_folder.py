@@ -186,7 +186,7 @@ def test_what_records_state_is_not_hashed_beyond_what_a_project_has(chain):
         audit(RESULTS)
 
 
-def test_a_checkpoint_without_end_is_damaged(chain, monkeypatch):
+def test_a_checkpoint_without_end_is_damaged(chain):
     checkpoint = Path("checkpoints/demo/bhaskar2025") / f"x-{'0' * 32}.pt"
     endless(checkpoint)
     assert any("is damaged: training would start from the beginning" in each for each in problems())

@@ -54,7 +54,7 @@ def test_a_reader_sees_headings_and_no_number_where_there_is_none(paper):
     assert page.body["Published form gives"].iloc[-1] == "" and HEADINGS[ErratumKind.LOOSE] in html_page(page, "title")
 
 
-def test_a_kind_that_does_not_exist_is_refused(paper, monkeypatch):
+def test_a_kind_that_does_not_exist_is_refused(paper):
     load_entries = errata.__globals__["load"](paper).errata
     load_entries["wrong_one"]["kind"] = "rong"
     with pytest.raises(ValueError, match="rong"):

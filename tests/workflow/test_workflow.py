@@ -215,9 +215,9 @@ def test_the_command_line_traces_and_audits(small_run, runner, tmp_path):
 
 def test_records_lie_beside_every_output_and_name_the_versions(small_run):
     folder, _, _ = small_run
-    for csv in (folder / "results/demo").glob("*/*.csv"):
-        if csv.name.endswith("_evidence.csv"):
-            continue  # the verdicts' record names it too
+    pages = [csv for csv in (folder / "results/demo").glob("*/*.csv") if not csv.name.endswith("_evidence.csv")]
+    assert pages  # the verdicts' record names their evidence too
+    for csv in pages:
         record = json.loads(csv.with_name(csv.name + ".record.json").read_text())
         assert record["software"]["torch"] and record["outputs"][0]["path"] == os.path.relpath(csv, folder)
 

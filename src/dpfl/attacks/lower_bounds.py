@@ -70,7 +70,7 @@ def worst_pair(sampling: Sampling, neighbouring: Neighbouring) -> WorstPair:
 #
 # Observations have shape (trials, epochs, steps), in clip norms before division, and are relative to what a batch of
 # mates sums to: a step has noise of standard deviation sigma, plus a shift where it draws the record in question,
-# p in world P and q in world Q (dpfl.attacks.lower_bounds).
+# p in world P and q in world Q.
 
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]

@@ -296,7 +296,7 @@ def canary_scores(
     the places of as many records; each has an input of its own, up or down as its coin says, so the worlds differ by a
     replaced record. At the first model its gradient is C (p - label)/|p - label| along that input, p uniform. A score
     adds up over the messages how much likelier the weights' part along it is with the coin up than down, by the law of
-    one message (dpfl.attacks.messages). The evidence is of the messages that drew a canary; the others show the noise.
+    one message. The evidence is of the messages that drew a canary; the others show the noise.
     """
     coins, (count, features) = np.array_split(np.asarray(included), len(shares)), inputs.shape
     most = max(map(len, coins))

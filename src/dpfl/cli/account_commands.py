@@ -31,7 +31,7 @@ def account(
     noise_multiplier: Annotated[float, typer.Option("--noise-multiplier", help="noise std over the clip norm")],
     steps: Annotated[int, typer.Option("--steps", help="noisy steps of the run")],
     delta: Annotated[float, typer.Option("--delta")],
-    claimed_epsilon: Annotated[float | None, typer.Option("--claimed-epsilon", help="what somebody says")] = None,
+    claimed_epsilon: Annotated[float | None, typer.Option("--claimed-epsilon", min=0, help="of somebody")] = None,
     sample_rate: Annotated[float | None, typer.Option("--sample-rate", help="for poisson")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", help="for fixed and shuffled batches")] = None,
     records: Annotated[int | None, typer.Option("--records", help="records in all")] = None,
@@ -39,7 +39,9 @@ def account(
     neighbouring: Annotated[str, typer.Option("--neighbouring", help=", ".join(Neighbouring))] = "zero_out",
     observer: Annotated[str, typer.Option("--observer", help=", ".join(Observer))] = "every_step",
     advantage: Annotated[bool, typer.Option("--advantage", help="add the largest TPR - FPR of a test")] = False,
-    fpr: Annotated[float | None, typer.Option("--fpr", help="add the largest TPR of a test at this FPR")] = None,
+    fpr: Annotated[
+        float | None, typer.Option("--fpr", min=0, max=1, help="add a test's largest TPR at this FPR")
+    ] = None,
     smoothness: Annotated[float | None, typer.Option(help=f"of a convex loss{_HIDDEN}")] = None,
     learning_rate: Annotated[float | None, typer.Option(help=f"step size{_HIDDEN}")] = None,
     lipschitz: Annotated[float | None, typer.Option(help=f"bound on a record's gradient{_HIDDEN}")] = None,

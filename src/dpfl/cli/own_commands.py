@@ -16,7 +16,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
-from dpfl.files import read_bytes, record_path, replacing, write_atomically
+from dpfl.files import read_bytes, record_path, replacing, require_writable, write_atomically
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
@@ -108,6 +108,7 @@ def fedavg(
         raise InputError(f"--device is {device}; it must be cpu or cuda")
     if (out / "runs.csv").exists():
         raise InputError(f"{out} has a finished run: name another folder")
+    require_writable(out)
     from dpfl.pipeline.devices import own_gpu
 
     with own_gpu(device == "cuda"):

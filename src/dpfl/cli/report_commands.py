@@ -25,7 +25,7 @@ README = Path("README.md")
 def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool = True) -> list[Path]:
     """Write one table or figure of a paper (`kind`), or all of them, each with its record; return their CSV files.
 
-    Without `again` pages that are finished are left as they are.
+    Without `anew` pages that are finished are left as they are.
     """
     from dpfl.provenance.run_identity import is_page_current
     from dpfl.reporting import figures, tables

@@ -94,6 +94,8 @@ def curves(
     from dpfl.results import curves as learning_curves
     from dpfl.results import own_curves
 
+    if tensorboard and out:
+        raise InputError("--out is for a drawing, and --tensorboard writes none: leave one out")
     if Path(what[0]).is_dir():
         if results:
             raise InputError("--results is for the table of a paper, not for folders of your own runs")

@@ -70,7 +70,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
 )
 def train(
     paper: PaperOption,
-    job: Annotated[str, typer.Option("--job", help="name of the job; `dpfl status` lists them")],
+    job: Annotated[str, typer.Option("--job", help="name of the job; `dpfl status` lists those that wait")],
     cores: Annotated[int, typer.Option("--cores", min=1, help="processes that train clients at the same time")] = 1,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
@@ -158,7 +158,9 @@ def train_batch(
     resolved = configuration.read(config)
     known = {f"{job.paper}/{job.name}": job for job in expansion.expand(resolved)}
     if unknown := [name for name in jobs if name not in known]:
-        raise InputError(f"no job {unknown[0]} at scale {resolved['scale']}; `dpfl status` lists them")
+        raise InputError(
+            f"no job {unknown[0]} at scale {resolved['scale']}; there are {len(known)}: {', '.join(list(known)[:5])}"
+        )
     chosen = [known[name] for name in jobs]
     training = BatchTraining.of(chosen, results_folder(resolved), config, cores)
     folder = Path("checkpoints") / resolved["scale"]

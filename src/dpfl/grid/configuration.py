@@ -154,6 +154,8 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
 
     Raises InputError naming the file and the key that cannot be used.
     """
+    if not base.is_file():
+        raise InputError(f"no {base} here: run dpfl in the folder of the project")
     config = read(base)
     if overlay is not None:
         read(overlay)

@@ -51,7 +51,7 @@ def own_gpu(wanted: bool, jobs_per_gpu: int = 1) -> Iterator[None]:
 def require_gpu() -> list[str]:
     """Return the GPUs that this process may use. Raises InputError if there is none."""
     if not (known := _gpus()):
-        raise InputError("training.device is cuda, but this machine has no GPU: set training.device to cpu")
+        raise InputError("this machine has no GPU: train on the CPU (training.device: cpu, or --device cpu)")
     return known
 
 

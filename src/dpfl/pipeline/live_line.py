@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from dpfl.pipeline.process_cleanup import INTERRUPTED
 from dpfl.progress import duration, seconds_left_in
 
 ENGINE_LOG = Path(".snakemake") / "engine.log"
@@ -38,8 +39,6 @@ of Python, and does not tell how slow the machine is."""
 _OVERDUE_SECONDS = 60.0
 """A job that has ended that long ago by its own log, and runs, says nothing of its time left any more."""
 _TAIL = 4096
-_INTERRUPTED = "dpfl: interrupted"
-"""Of a stage, at Ctrl-C: the run itself says it once."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def _watch(log: _Growing, events: _Growing, progress: RunProgress, stream: IO[st
             with suppress(ValueError):  # cut short where the disk was full
                 progress.read(json.loads(line), now)
         for line in log.lines():
-            if line.startswith(_OURS) and not line.startswith(_INTERRUPTED):
+            if line.startswith(_OURS) and not line.startswith(INTERRUPTED):  # the run itself says that once
                 stream.write(f"{_CLEAR if stream.isatty() else ''}{line}\n")
         if stream.isatty():
             width = shutil.get_terminal_size().columns - 1

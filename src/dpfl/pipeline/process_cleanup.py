@@ -23,6 +23,7 @@ CONTROLLER = "DPFL_CONTROLLER"
 """Environment variable: process id of the Snakemake process that starts stages (workflow/rules/common.smk sets it)."""
 
 GONE = "dpfl: the workflow (process"
+INTERRUPTED = "dpfl: interrupted"  # as dpfl.cli says too, which must be able to before it imports anything
 """Beginning of the last log line of a stage whose workflow has ended."""
 
 _POLL_SECONDS = 0.2
@@ -174,7 +175,7 @@ def _requeue(job: str, limit: float) -> None:
     What is said before is the last line of a log whose job goes back.
     """
     while True:
-        print(f"dpfl: interrupted by the time limit of job {job}, which goes back into the queue", file=sys.stderr)
+        print(f"{INTERRUPTED} by the time limit of job {job}, which goes back into the queue", file=sys.stderr)
         if output_of("scontrol", "requeue", job) is not None:
             return
         print(f"dpfl: job {job} is not put back into the queue: scontrol requeue {job} fails", file=sys.stderr)

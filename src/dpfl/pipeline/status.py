@@ -22,11 +22,10 @@ from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
 from dpfl.pipeline.job_batches import kept_folder
 from dpfl.pipeline.live_line import is_on_slurm, said_left
 from dpfl.pipeline.plan import Stage, stages
-from dpfl.pipeline.process_cleanup import GONE
+from dpfl.pipeline.process_cleanup import GONE, INTERRUPTED
 from dpfl.pipeline.run import engine_options
 from dpfl.progress import duration, is_progress
 from dpfl.provenance import run_identity
-from dpfl.provenance.run_identity import is_finished
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
@@ -79,7 +78,7 @@ def _finished(jobs: Iterable[TrainingJob], folder: Path, named: set[str]) -> lis
 
 _TRAINING_RULES = ("train", "train_gpu")
 _RUNS, _WAITS = "RUNNING", "PENDING"  # as SLURM says it
-_INTERRUPTED = (GONE, "dpfl: interrupted")
+_INTERRUPTED = (GONE, INTERRUPTED)
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a traceback
 _FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
 
@@ -111,7 +110,7 @@ def job_status(
     `on_nodes`: the states of a cluster's jobs by training job (paper, name), if there is one. Elsewhere a job runs
     as long as its log is younger than a job's time limit.
     """
-    if is_finished(job, folder):
+    if run_identity.is_finished(job, folder):
         return JobStatus(job, JobState.DONE)
     log = expansion.training_log(folder, job.paper, job.name)
     of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since

@@ -8,11 +8,8 @@ of the project: a crate is given to others, and a link may lead to what is not m
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -29,6 +26,7 @@ from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_inside, is_regular, read_bytes, record_path, replacing
 from dpfl.grid.configuration import load_mapping
 from dpfl.provenance import ABOUT, manifest
+from dpfl.provenance.archive import packed
 from dpfl.provenance.record import DECIDING, METADATA
 from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage, scale_folder
 
@@ -59,7 +57,6 @@ _ENDINGS = {
 }
 _PASSING = {"__pycache__"}
 _NOBODY = "The dpfl authors"
-_AGE = (1980, 1, 1, 0, 0, 0)  # of every member: the same run gives the same bytes
 
 
 class _Workflow(ComputationalWorkflow):
@@ -89,23 +86,6 @@ def write(folder: Path) -> tuple[Path, bool]:
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     return path, True
-
-
-def packed(members: Mapping[str, bytes]) -> bytes:
-    """Return the archive of a crate's members, in their order."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(_member(name), content)
-    return stream.getvalue()
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    """Return the header of a member of the archive."""
-    info = zipfile.ZipInfo(name, _AGE)
-    info.compress_type = zipfile.ZIP_DEFLATED
-    info.external_attr = 0o644 << 16
-    return info
 
 
 def _described(folder: Path) -> _Crate:

@@ -57,7 +57,7 @@ def stated_not_run(folder: Path) -> list[str]:
 def not_run_below(folder: Path) -> list[str]:
     """Return the jobs of <folder>/config.yaml, as paper/job, that have no run table below `folder`.
 
-    None if there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
+    Empty if there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
     """
     if not is_regular(folder / "config.yaml"):
         return []

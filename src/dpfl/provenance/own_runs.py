@@ -65,6 +65,8 @@ def _recorded(path: Path) -> dict[str, Any]:
 
     `read_record` would refuse it if the run lies outside the working folder.
     """
+    if not path.exists():
+        raise InputError(f"{path} is not there: copy the whole folder that dpfl fedavg wrote")
     content = read_bytes(path, LONGEST_RECORD)
     try:
         given = parse_json(content)["settings"]

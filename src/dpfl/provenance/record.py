@@ -41,7 +41,7 @@ _FILE = {"path": str, "bytes": int, "sha256": str}
 _SOURCE = {"modules": list, "digest": str, "commit": str | None}
 _SOFTWARE = {"python": str, "torch": str, "lock": str | None, "not_as_locked": dict, "container": str | None}
 _HOST = {"device": str, "threads": int, "cpu": str, "blas": list}
-_COMMIT = re.compile("[0-9a-f]{40}")
+COMMIT_HASH = re.compile("[0-9a-f]{40}")
 _MODULE = re.compile(r"dpfl(\.\w+)*(:\w+)?")
 _LONGEST_SECONDS = 1e9
 """Of a stage: thirty years."""
@@ -79,7 +79,7 @@ def _of_an_earlier_version(record: dict[str, Any]) -> str:
     """Return what is to be done with a record of the earlier format."""
     source = record.get("source")
     commit = source.get("commit") if isinstance(source, dict) else None
-    named = f", {commit}" if isinstance(commit, str) and _COMMIT.fullmatch(commit) else " (the record names none)"
+    named = f", {commit}" if isinstance(commit, str) and COMMIT_HASH.fullmatch(commit) else " (the record names none)"
     words = f"was written by an earlier version of dpfl ({_EARLIER})"
     return f"{words}: verify it with that version's commit{named}, or delete it to make it anew"
 
@@ -304,7 +304,6 @@ def _outputs(folder: Path) -> dict[str, dict[str, Any]]:
 
 COMMIT = "DPFL_COMMIT"
 """Environment variable that names the commit of a source tree without git: on a borrowed machine, in a container."""
-_HASH = re.compile("[0-9a-f]{40}")
 
 
 @dataclass
@@ -390,6 +389,6 @@ def _commit() -> dict[str, Any]:
     commit = git(tree, "rev-parse", "HEAD")
     if commit is None:
         named = os.environ.get(COMMIT, "")
-        return {"commit": named if _HASH.fullmatch(named) else None, "dirty": None}
+        return {"commit": named if COMMIT_HASH.fullmatch(named) else None, "dirty": None}
     changes = git(tree, "status", "--porcelain", "--", str(here.parent))
     return {"commit": commit.decode().strip(), "dirty": bool(changes)}

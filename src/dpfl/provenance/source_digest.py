@@ -73,15 +73,6 @@ def own_digest(*modules: str) -> str:
     return _hash(*(_canonical(_module(name, _ROOT).tree) for name in modules))[:16]
 
 
-def closure(*modules: str) -> set[str]:
-    """Return what the named modules or functions use, directly or not, as "module:definition", without GROUND and
-    CALIBRATION."""
-    names = set()
-    for module, index in _used(modules, _ROOT, _left_out(True)):
-        names |= {f"{module}:{name}" for name in _bound(_module(module, _ROOT).tree.body[index])}
-    return names
-
-
 def is_current(source: Mapping[str, Any]) -> bool:
     """Return whether the source that a record states is the code of this process."""
     try:

@@ -223,7 +223,7 @@ class Node:
 
     `path`: its first output that the stage above read, relative to the project. `others`: further files of it that the
     stage above read, each with path and sha256. `repeated`: the node occurs earlier in the tree, with its sources.
-    `runs`: the rows of a run table that were asked for (dpfl.provenance.trace).
+    `runs`: the rows of a run table that were asked for.
     """
 
     path: str

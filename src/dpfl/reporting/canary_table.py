@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpfl.accounting import FixedBatches, Poisson
 from dpfl.attacks.noise_family import StepEvidence, family_epsilon
-from dpfl.reporting.display_names import percent
+from dpfl.reporting.display_names import in_words, percent
 from dpfl.reporting.results import ORIGIN, ORIGINS
 from dpfl.reporting.rules import LEVEL
 from dpfl.reporting.tables import TableLayout
@@ -110,7 +110,7 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
             "noise": data["noise"].replace("", "calibrated").str.replace("_", " "),
             "ε asked": data["epsilon"].map("{:g}".format),
             "ε stated (proven)": data["claimed_epsilon"].map("{:.3g}".format),
-            "neighbours": data["neighbouring"].map(lambda name: str(name).replace("_", " ")),
+            "neighbours": data["neighbouring"].map(in_words),
             **bounds,
             "claim": data["refuted"].map({True: "refuted", False: "not refuted"}),
             "remark": data["known_bad"].map({True: "known to be broken", False: ""}),

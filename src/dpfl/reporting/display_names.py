@@ -44,6 +44,11 @@ def with_greek_symbols(text: str) -> str:
     return with_minus_signs(text)
 
 
+def in_words(name: object) -> str:
+    """Return the words of a name of code: "every_step" is "every step"."""
+    return str(name).replace("_", " ")
+
+
 def with_minus_signs(text: str) -> str:
     """Return a text with a minus sign for each hyphen before a number, with spaces around it, or as in "(n-i)".
 

@@ -11,7 +11,15 @@ import pandas as pd
 from dpfl import __version__
 from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.catalog import load
-from dpfl.reporting.display_names import at_least, at_most, data_name, epsilon_verdict, model_name, with_greek_symbols
+from dpfl.reporting.display_names import (
+    at_least,
+    at_most,
+    data_name,
+    epsilon_verdict,
+    in_words,
+    model_name,
+    with_greek_symbols,
+)
 
 _RELATIONS = {
     Neighbouring.ADD_OR_REMOVE: "one record more or one fewer",
@@ -63,9 +71,9 @@ def statement_facts(stated: Mapping[str, Any], claimed: float | None) -> dict[st
         "Mechanism": f"DP-SGD: Gaussian noise on a batch's sum of gradients; {clipped}; noise multiplier {noise:.6g}"
         if noise
         else f"no noise: no privacy; {clipped}",
-        "Sampler": f"{_words(own['sampling'])}; a step uses a record with probability {own['sample_rate']:.4g}",
+        "Sampler": f"{in_words(own['sampling'])}; a step uses a record with probability {own['sample_rate']:.4g}",
         "Noisy steps": f"{own['steps']}",
-        "Neighbouring data": f"{_words(own['neighbouring'])}: {_RELATIONS[Neighbouring(own['neighbouring'])]}",
+        "Neighbouring data": f"{in_words(own['neighbouring'])}: {_RELATIONS[Neighbouring(own['neighbouring'])]}",
         "Adversary": _OBSERVERS[Observer(own["observer"])],
         "delta": f"{own['delta']:g}",
         "epsilon, claimed": f"{claimed:.6g} ({verdict})" if known else "none",
@@ -106,7 +114,7 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
     data = own[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
     rows = [
         {
-            "sampler": _words(row["privacy_sampling"]),
+            "sampler": in_words(row["privacy_sampling"]),
             "ε claimed": "none" if math.isnan(row["epsilon"]) else f"{row['epsilon']:g}",
             "proven": at_most(row["privacy_epsilon_proven"]),
             "exceeded": at_least(row["privacy_epsilon_refuted"]),
@@ -116,8 +124,8 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
             "steps": f"{row['privacy_steps']:.0f}",
             "records of a client": f"{row['privacy_records']:.0f}",
             "δ": f"{row['privacy_delta']:g}",
-            "neighbouring": _words(row["privacy_neighbouring"]),
-            "adversary sees": _words(row["privacy_observer"]),
+            "neighbouring": in_words(row["privacy_neighbouring"]),
+            "adversary sees": in_words(row["privacy_observer"]),
         }
         for row in settings.to_dict("records")
     ]
@@ -128,7 +136,7 @@ def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] =
         "Model": ", ".join(_models(own)),
         "Runs": f"{len(own)} with noise",
         "Neighbouring data": "; ".join(
-            f"{_words(each)}: {_RELATIONS[Neighbouring(each)]}" for each in sorted(set(own["privacy_neighbouring"]))
+            f"{in_words(each)}: {_RELATIONS[Neighbouring(each)]}" for each in sorted(set(own["privacy_neighbouring"]))
         ),
         "Adversary": "; ".join(_OBSERVERS[Observer(each)] for each in sorted(set(own["privacy_observer"]))),
         "Cite": f"the paper, and dpfl {__version__} for the epsilons that are proven and exceeded",
@@ -146,7 +154,7 @@ def _verdict(setting: Mapping[str, Any]) -> str:
 def _models(own: pd.DataFrame) -> list[str]:
     """Return the names of the models, that of the experiment where it trains one kind of model only."""
     named = own["model"].fillna("") if "model" in own else pd.Series("", own.index)
-    names = named.map(model_name).where(named != "", "that of experiment " + own["experiment"].map(_words))
+    names = named.map(model_name).where(named != "", "that of experiment " + own["experiment"].map(in_words))
     return list(dict.fromkeys(names))
 
 
@@ -161,7 +169,3 @@ def _run_notes(notes: pd.Series) -> list[str]:
         f"{fact[0].upper()}{fact[1:]}." if runs == len(notes) else f"{runs} of {len(notes)} runs: {fact}."
         for fact, runs in counts.items()
     ]
-
-
-def _words(name: str) -> str:
-    return str(name).replace("_", " ")

@@ -333,7 +333,7 @@ class Counts:
         """Say that every judged case contradicts the claim: "Both cases contradict it."."""
         return f"{self.all_judged().capitalize()} {words.contradict(self.judged)}."
 
-    def none_shows(self, margin: str, words: Words = OF_CLAIM) -> str:
+    def none_shows(self, margin: str, words: Words) -> str:
         """Say that no case shows a claim that needs one, and what the cases are; none can contradict such a claim."""
         if self.judged < 2:
             return self.sentence(margin, words)

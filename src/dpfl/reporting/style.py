@@ -146,7 +146,7 @@ def plain_heights(axis: Axes) -> None:
         axis.yaxis.set_minor_locator(NullLocator())
 
 
-def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]], size: float = SMALL) -> None:
+def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]]) -> None:
     """Write the names of lines right of x, each at its height, apart from each other.
 
     `names`: (height, name, colour) of each line. The limits and the scale of the axis have to be the final ones.
@@ -154,13 +154,13 @@ def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]], si
     scale = axis.yaxis.get_transform()
     low, high = (float(scale.transform(end)) for end in axis.get_ylim())
     panel_inches = axis.get_position().height * axis.figure.get_figheight()
-    line, last, above = 1.5 * size / 72 / panel_inches, -1.0, 0.0
+    line, last, above = 1.5 * SMALL / 72 / panel_inches, -1.0, 0.0
     for height, name, colour in sorted(names):
         half = line * (1 + name.count("\n")) / 2
         last = max((float(scale.transform(height)) - low) / (high - low), last + above + half)
         above = half
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "center"}
-        axis.annotate(name, (x, last), (8, 0), color=colour, fontsize=size, annotation_clip=False, **place)
+        axis.annotate(name, (x, last), (8, 0), color=colour, fontsize=SMALL, annotation_clip=False, **place)
 
 
 def legend(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:

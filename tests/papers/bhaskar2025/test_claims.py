@@ -372,7 +372,7 @@ def test_a_budget_that_canaries_refute_is_not_kept(budgets, judged):
     assert judgement.verdict is Verdict.REFUTED and judgement.cases[0].case.estimate == 3.0
 
 
-def test_without_canaries_the_accountants_decide(budgets, judged, tmp_path):
+def test_without_canaries_the_accountants_decide(budgets, judged):
     results = budgets()
     (results.folder / "tables" / "bhaskar2025_canaries.csv").write_text("not_run\nno canaries here\n")
     judgement = judged("budget_kept", results)

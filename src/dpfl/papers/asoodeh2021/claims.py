@@ -14,6 +14,7 @@ from scipy.stats import norm
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction import hockey_stick
 from dpfl.accounting.contraction.kernels import Array, DiscretisedInterval
+from dpfl.papers.asoodeh2021.errata import plain_theta
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.rules import LEVEL, Case, ClaimEvidence, interval_cases
 
@@ -257,9 +258,9 @@ def averaged_model(n: int, epsilon: float) -> Case:
 def example_privacy(n: int, m: int, radius: float, epsilon: float) -> Case:
     """Hold the formula displayed after (12) against (12) with the least of the steps 1/t, sigma^2 = sqrt(n)."""
     rounds, sigma = n // m, n**0.25
-    link = _theta(epsilon, 2 * radius * n**0.75 / math.sqrt(m))
+    link = plain_theta(epsilon, 2 * radius * n**0.75 / math.sqrt(m))
     partial = np.cumsum(link ** np.arange(rounds))
-    displayed = _theta(epsilon, 2 * LIPSCHITZ / (math.sqrt(m) * sigma)) * partial.sum() / rounds**2
+    displayed = plain_theta(epsilon, 2 * LIPSCHITZ / (math.sqrt(m) * sigma)) * partial.sum() / rounds**2
     setting = {"n": n, "m": m, "eta": 1 / np.arange(1.0, rounds + 1), "sigma": sigma, "radius": radius}
     bound = contraction.federated_random_stop_bound(epsilon, lipschitz=LIPSCHITZ, **setting)
     case = f"n = {n}, m = {m}, radius = {radius}, lambda = 1, epsilon = {epsilon}"
@@ -310,11 +311,6 @@ def _one_dimension(setting: dict[str, float], curvature: float = 0.0, cells: int
         curvature=curvature,
         cells=cells,
     )
-
-
-def _theta(epsilon: float, r: float) -> float:
-    """Return theta(r) straight from (6)."""
-    return float(norm.sf(epsilon / r - r / 2) - math.exp(epsilon) * norm.sf(epsilon / r + r / 2))
 
 
 def _shares(results: Results, panel: str) -> pd.DataFrame:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -28,9 +26,8 @@ from dpfl.files import (
     record_path,
 )
 from dpfl.grid import expansion
-from dpfl.provenance import manifest
+from dpfl.provenance import archive, manifest
 from dpfl.provenance.audit.findings import OTHER_FEATURES, Audit, Finding, is_derived
-from dpfl.provenance.crate import packed
 from dpfl.provenance.record import METADATA, EarlierFormatError, machine, read_record
 from dpfl.provenance.trace import configuration_of, data_folders, lineage, scale_folder
 from dpfl.reporting.engine_report import PAGE
@@ -55,9 +52,7 @@ _PARTIAL = re.compile(r"\..+\.\d+\.partial")
 _PAGES = ("tables", "figures")
 
 
-def check_completeness(
-    report: Audit, folder: Path, records: Mapping[Path, dict[str, Any]], *, sealed: bool = True
-) -> None:
+def check_completeness(report: Audit, folder: Path, records: Mapping[Path, dict[str, Any]], *, sealed: bool) -> None:
     """Add files without a record, differences from the manifest, and pages that a paper lists and that are not there.
 
     A note counts the jobs of the grid that were not run; one whose run table is not there without the manifest saying
@@ -333,20 +328,11 @@ def _first_difference(right: str, path: Path) -> int:
 
 _CHECKPOINT = re.compile(r"-[0-9a-f]{32}\.pt$")
 """Of a name that dpfl train gives a checkpoint."""
-# What reading a damaged archive or its description raises, by the kind of damage.
-_NOT_A_CRATE = (
-    zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError,
-    OverflowError,
-)  # fmt: skip
-_LARGEST_CRATE = 1 << 28
-"""Bytes of a crate, packed or unpacked; that of the paper's results has a tenth."""
 _LARGEST_METADATA = 1 << 25
 _MOST_HASHED = 1 << 36
 """Bytes of all files that the records name, and of all checkpoints; ours have a fifth. A sparse file costs nothing to
 send, and minutes to hash."""
 _BEHIND_A_LINK = "lies behind a link that leads out of the project, so it was not opened"
-_BY_PIECES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Compressions that zipfile unpacks no further than it is asked to; dpfl writes the second."""
 
 
 def audit(folder: Path, *, sealed: bool = True) -> Audit:
@@ -529,7 +515,7 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
         return
     try:
         described, members = _crate_hashes(path)
-    except _NOT_A_CRATE:
+    except archive.UNREADABLE:
         report.findings.append(Finding(name, "is not a crate, or is damaged", (path,)))
         return
     report.hashes[name] = file_sha256(path)
@@ -545,53 +531,15 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
 
 
 def _crate_hashes(path: Path) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Return the hash of every member of a crate, as described and as computed; raises one of `_NOT_A_CRATE`."""
-    content = _members(path)
+    """Return the hash of every member of a crate, as described and as computed; raises one of `archive.UNREADABLE`."""
+    content = archive.members(path)
     if len(content[METADATA]) > _LARGEST_METADATA:
         raise zipfile.BadZipFile("a description that is too large")
     described = {str(each["@id"]): each.get("sha256") for each in parse_json(content[METADATA])["@graph"]}
-    _require_own_bytes(path, content)
+    archive.require_own_bytes(path, content)
     return described, {name: sha256(each).hexdigest() for name, each in content.items() if name != METADATA}
 
 
 def _is_a_member(identifier: str, digest: str | None) -> bool:
     """Return whether a crate's description is of a file in the crate: not of one at an address or named by its hash."""
     return digest is not None and not identifier.startswith("#") and "://" not in identifier
-
-
-def _members(path: Path) -> dict[str, bytes]:
-    """Return the content of an archive; raises one of `_NOT_A_CRATE`, also where it is larger than any of dpfl's.
-
-    A member that declares more than is left is not unpacked, and one that declares less is unpacked no further.
-    """
-    content: dict[str, bytes] = {}
-    left = _LARGEST_CRATE
-    if path.stat().st_size > left:
-        raise zipfile.BadZipFile("too large")
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.filename in content or member.compress_type not in _BY_PIECES or member.file_size > left:
-                raise zipfile.BadZipFile("a member twice, in another compression, or too large")
-            with archive.open(member) as stream:
-                content[member.filename] = stream.read(member.file_size + 1)  # one more: its checksum is compared
-            left -= member.file_size
-    return content
-
-
-def _require_own_bytes(path: Path, content: dict[str, bytes]) -> None:
-    """Raise BadZipFile where the bytes around an archive's members are not those that dpfl writes.
-
-    Where another version of zlib has compressed the members, their streams differ: then nothing can be said.
-    """
-    whole, again = read_bytes(path, _LARGEST_CRATE), packed(content)
-    if whole != again and _streams(whole) == _streams(again):
-        raise zipfile.BadZipFile("other bytes around the members")
-
-
-def _streams(archive: bytes) -> list[bytes]:
-    """Return the compressed members of an archive of dpfl's, whose headers have no extra field."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-        starts = [
-            (each.header_offset + 30 + len(each.filename.encode()), each.compress_size) for each in opened.infolist()
-        ]
-    return [archive[start : start + size] for start, size in starts]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import runpy
 import tarfile
 import tempfile
@@ -25,7 +24,7 @@ from dpfl.files import has_bytes, is_regular, parse_json, record_path
 from dpfl.grid.expansion import noise_table, run_table
 from dpfl.provenance.audit.findings import OTHER_FEATURES, Audit, Finding, is_derived, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, control_problem, interval
-from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, machine, read_record
+from dpfl.provenance.record import COMMIT_HASH, DECIDING, LOCK, is_locked, locked_versions, machine, read_record
 from dpfl.provenance.run_identity import training_code
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import CLOCKS, NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 # Compare the commit, source digest and lock file of every record with the git repository of this source tree.
 
 _REPOSITORY = Path(__file__).parents[4]
-_COMMIT = re.compile("[0-9a-f]{40}")
 _LOCK = "requirements.lock"
 _DECIMALS = 16
 _PACKAGE = "src/dpfl"
@@ -82,7 +80,7 @@ def _note_unclean(report: Audit, runs: list[dict[str, Any]]) -> None:
 
 def _absence(repository: Path, commit: str) -> str:
     """Return the finding for a commit that git does not have; empty where git cannot know."""
-    if not _COMMIT.fullmatch(commit):
+    if not COMMIT_HASH.fullmatch(commit):
         return f"has a record of a commit that cannot be one: {commit!r}"
     full = git(repository, "rev-parse", "--is-shallow-repository") == b"false\n"
     return f"has a record of commit {commit}, which the repository does not have" if full else ""
@@ -135,7 +133,7 @@ def _against_lock(record: dict[str, Any], tree: Path | None) -> Iterator[str]:
 
 def _extracted(repository: Path, commit: str, scratch: Path) -> Path | None:
     """Return a folder with source and lock file of a commit, or None where git does not have it."""
-    if not _COMMIT.fullmatch(commit):
+    if not COMMIT_HASH.fullmatch(commit):
         return None
     names = [name for name in (_PACKAGE, _LOCK) if git(repository, "cat-file", "-e", f"{commit}:{name}") is not None]
     packed = git(repository, "archive", "--format=tar", commit, "--", *names) if names else None

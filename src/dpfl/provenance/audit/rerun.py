@@ -169,7 +169,11 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], jobs: lis
     runs = list(runs_of(root / "results" / config["scale"], jobs))
     named = [run for run in runs if _is_named(run, choice)] if choice.cell else []
     if choice.cell and not named:
-        raise InputError(f"no run of {choice.cell} here meets {dict(choice.where)}; dpfl status lists the jobs")
+        here = sorted({f"{run.job.paper}/{run.job.name}" for run in runs})
+        few = ", ".join(here[:5]) or "none"
+        raise InputError(
+            f"no run of {choice.cell} here meets {dict(choice.where)}; there are runs of {len(here)} jobs: {few}"
+        )
     wanted = [run for run in named if _is_here(run, data)]
     skipped = Counter(_missing_data(run) for run in named if not _is_here(run, data))
     if choice.count:

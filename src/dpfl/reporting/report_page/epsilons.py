@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.grid.expansion import noise_table
-from dpfl.reporting.display_names import EpsilonVerdict, at_least, epsilon_verdict, with_greek_symbols
+from dpfl.reporting.display_names import EpsilonVerdict, at_least, epsilon_verdict, in_words, with_greek_symbols
 from dpfl.reporting.results import read_csv
 
 _STATEMENT = [
@@ -89,7 +89,7 @@ def _stated_by(note: object) -> str:
     """Return what gave the noise, by the note of a privacy statement."""
     for pattern, words in _SOURCES:
         if found := re.search(pattern, str(note)):
-            return words.format(*(_words(group).capitalize() for group in found.groups()))
+            return words.format(*(in_words(group).capitalize() for group in found.groups()))
     return OWN_BOUND
 
 
@@ -97,10 +97,10 @@ def _statement(row: pd.Series) -> EpsilonStatement:
     hidden = row["last_model"] < row["proven"]
     proven = min(row["proven"], row["last_model"])
     return EpsilonStatement(
-        sampling=_words(row["privacy_sampling"]),
+        sampling=in_words(row["privacy_sampling"]),
         stated_by=row["stated_by"],
-        neighbouring=_words(row["privacy_neighbouring"]),
-        observer="last model" if hidden else _words(row["privacy_observer"]),
+        neighbouring=in_words(row["privacy_neighbouring"]),
+        observer="last model" if hidden else in_words(row["privacy_observer"]),
         records=int(row["privacy_records"]),
         steps=int(row["privacy_steps"]),
         delta=float(row["privacy_delta"]),
@@ -113,10 +113,6 @@ def _statement(row: pd.Series) -> EpsilonStatement:
         verdict=epsilon_verdict(row["epsilon"], proven, row["privacy_epsilon_refuted"]),
         of_study=bool(row["of_study"]),
     )
-
-
-def _words(name: object) -> str:
-    return str(name).replace("_", " ")
 
 
 def counts(known: Iterable[EpsilonStatement]) -> dict[EpsilonVerdict, int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
-from dpfl.reporting.display_names import at_least, at_most, with_minus_signs
+from dpfl.reporting.display_names import at_least, at_most, in_words, with_minus_signs
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words, exceeded
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _environment(*, escaped: bool) -> Environment:
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
         "verdict_counts": counts,
         "verdicts": counts_in_words,
-        "words": lambda name: str(name).replace("_", " "),
+        "words": in_words,
     }
     return environment
 

@@ -100,7 +100,8 @@ def test_what_a_test_may_reach_stands_in_the_same_table(account):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--fpr", "1.5"], "at most 1"),
+        (["--fpr", "1.5"], "--fpr': Input should be less than or equal to 1"),
+        (["--claimed-epsilon", "-1"], "--claimed-epsilon': Input should be greater than or equal to 0"),
         (["--fpr", "0.1", "--observer", "last_iterate"], "for the observer every_step only"),
     ],
 )

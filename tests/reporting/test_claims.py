@@ -106,7 +106,7 @@ def test_evidence_is_a_row_a_case_with_the_deciding_one_first(evaluated):
     ]  # fmt: skip
     assert set(NUMBERS) <= set(evidence.columns)
     assert evidence["within"].tolist() == [
-        "above 0", "", "above 0, tested: above -0.5", "above 0, margin 0.5"
+        "above 0", "", "above 0, tested: at least -0.5", "above 0, margin 0.5"
     ]  # fmt: skip
 
 
@@ -229,8 +229,11 @@ def test_the_schema_knows_the_scopes_and_kinds_of_the_rules():
 
 
 def test_a_range_reads_as_one_number_where_its_ends_do():
-    ranges = [(0.5, 1.5), (0.53589381, 0.53589383), (0.0, math.inf), (-math.inf, 1.2), (5e-324, math.inf)]
-    assert [range_text(*each) for each in ranges] == ["0.5 to 1.5", "0.5359", "above 0", "at most 1.2", "above 0"]
+    ranges = [(0.5, 1.5), (0.53589381, 0.53589383), (0.0, math.inf), (-math.inf, 1.2), (5e-324, math.inf),
+              (-1.0, math.inf), (math.nextafter(1.0, 2.0), math.inf)]  # fmt: skip
+    assert [range_text(*each) for each in ranges] == [
+        "0.5 to 1.5", "0.5359", "at least 0", "at most 1.2", "above 0", "at least -1", "above 1"
+    ]  # fmt: skip
 
 
 PAPER, CLAIM = "lowy2021", {"runs": {"study": ["shuffle", "availability"]}}

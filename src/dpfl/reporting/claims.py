@@ -316,10 +316,13 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
 
 
 def range_text(low: float, high: float) -> str:
-    """Return a range as text: "above 0", "at most 1.2", "0.9 to 1.1", and "0.5" where both ends read alike."""
+    """Return a range as text: "above 0", "at least 0", "at most 1.2", "0.9 to 1.1", and "0.5" where both ends read
+    alike. A claim of more than a number begins at the float after it: that is "above"."""
     first, last = f"{low:.4g}", f"{high:.4g}"
     if math.isinf(high):
-        return f"above {first if abs(low) > sys.float_info.min else 0}"
+        if 0 < abs(low) <= sys.float_info.min:
+            return "above 0"
+        return f"{'at least' if float(f'{low:.12g}') == low else 'above'} {first}"
     if math.isinf(low):
         return f"at most {last}"
     return first if first == last else f"{first} to {last}"

@@ -41,7 +41,7 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     )
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 claimed epsilon is refuted."
-    assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s; ")
+    assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s, from ")
     assert said[2].endswith("; 1 of the 2 undecided claims is `bhaskar2025`'s.")
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]

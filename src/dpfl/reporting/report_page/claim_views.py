@@ -339,7 +339,7 @@ def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
     0, all above 0 is our tolerance: "at most 0 (our tolerance: 1e-09)".
     """
     first, comma, tested = claimed.partition(",")
-    kind = next((word for word in ("at most ", "above ") if first.startswith(word)), "")
+    kind = next((word for word in ("at most ", "at least ", "above ") if first.startswith(word)), "")
     values = first.removeprefix(kind).split(" to ")
     if kind == "at most " and not row["target"] and 0 < float(values[0]) <= _LARGEST_TOLERANCE:
         return f"{kind}0 (our tolerance: {values[0]}){comma}{tested}"

@@ -318,7 +318,7 @@ def case_picture(
 
 
 _NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
-_RANGE = re.compile(rf"(?P<kind>at most |above )?(?P<low>{_NUMBER})(?: to (?P<high>{_NUMBER}))?")
+_RANGE = re.compile(rf"(?P<kind>at most |at least |above )?(?P<low>{_NUMBER})(?: to (?P<high>{_NUMBER}))?")
 
 
 def needed_range(within: str) -> tuple[float, float]:
@@ -327,7 +327,9 @@ def needed_range(within: str) -> tuple[float, float]:
     if not found:
         return -math.inf, math.inf
     low, high = float(found["low"]), float(found["high"] or found["low"])
-    return (-math.inf if found["kind"] == "at most " else low), (math.inf if found["kind"] == "above " else high)
+    return (-math.inf if found["kind"] == "at most " else low), (
+        math.inf if found["kind"] in ("at least ", "above ") else high
+    )
 
 
 _Place = Callable[[float], float]

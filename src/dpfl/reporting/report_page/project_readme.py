@@ -83,9 +83,9 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
         reasons.append(f"arithmetic or the papers' own tables refute {computed} of the {len(refuted)} claims")
     for verdict, number, groups in page.epsilons_not_proven:
         if verdict is EpsilonVerdict.REFUTED:
-            view, most, _ = groups[0]
+            view, most, what = groups[0]
             which = "the refuted epsilon is" if number == 1 else f"{most} of the {number} refuted epsilons are"
-            reasons.append(f"{which} `{view.paper.key}`'s")
+            reasons.append(f"{which} `{view.paper.key}`'s, {what.partition('ε ')[2]}")
     for view in page.papers:
         waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
         if waiting and view.jobs.not_run:

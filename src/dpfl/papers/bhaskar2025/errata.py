@@ -279,7 +279,7 @@ def intermediate(gamma: int, budget: float) -> Numbers:
     """Compare epsilon/sqrt(gamma) with what T/gamma of the steps spend at a budget's noise, both by one accountant."""
     sigma, taken = noise(settings("accountant"), budget), EPOCHS // gamma
     whole = spent(sigma, EPOCHS)
-    shown = {"taken": taken, "epochs": EPOCHS, "noise": sigma, "error": SMALL_ERROR, "whole": whole, "budget": budget}
+    shown = {"taken": taken, "epochs": EPOCHS, "noise": sigma, "error": SMALL_ERROR, "whole": whole}
     shown["batch_size"] = settings("batch_size")
     return Numbers(whole / math.sqrt(gamma), spent(sigma, taken), spent_by_prv(sigma, taken), shown)
 

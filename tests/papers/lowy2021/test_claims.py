@@ -4,6 +4,7 @@ import math
 import shutil
 from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -261,3 +262,13 @@ def test_the_caveat_on_the_insurance_data_is_what_the_shipped_table_says(reposit
     most = (authors["minibatch_epsilon_spent"] / authors["local_epsilon_spent"]).max()
     caveat = load("lowy2021").claims["insurance_minibatch_beats_local"]["caveat"]
     assert f"up to {math.ceil(most)} times" in caveat and "better in 4 of 12" in caveat
+
+
+def test_the_bounds_of_privacy_for_free_match_up_to_a_logarithm(judged, results):
+    """Their ratio is 1 + sqrt(ln(2/delta)), without the root for strongly convex losses, at any n and N."""
+    judgement = judged("privacy_for_free", results())
+    assert judgement.verdict is Verdict.AS_STATED and len(judgement.cases) == 4
+    sizes = {"clients": np.array([16.0, 1e6]), "records": np.array([64.0, 1e5]), "features": 4.0}
+    for problem, power in (("convex", 0.5), ("strongly convex", 1.0)):
+        ratio = theory_claims._upper_over_lower(problem, epsilon=np.sqrt(4.0 / sizes["records"]), **sizes)
+        assert ratio == pytest.approx(1 + math.log(2e6) ** power, rel=1e-6)

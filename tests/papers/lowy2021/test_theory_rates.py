@@ -158,7 +158,7 @@ def test_privacy_is_free_where_the_ratio_does_not_grow(made_up, drawn, judged, p
     results = made_up(rows)
     points = drawn(results, "theory_free")
     assert points["ratio"].tolist() == pytest.approx([4 * n**power for n in (4, 16, 64)], rel=0.03)
-    judgement = judged("privacy_for_free", results)
+    judgement = judged("privacy_for_free_measured", results)
     assert judgement.verdict is verdict
     assert judgement.cases[0].case.estimate == pytest.approx(power - logarithm, abs=0.02)
     beside = [each.case for each in judgement.cases if each.status is Status.BESIDE]

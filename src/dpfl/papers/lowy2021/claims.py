@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from dpfl.accounting import local_privacy
 from dpfl.papers.lowy2021.comparisons import TASK, noise_name
 from dpfl.papers.lowy2021.theory import NOT_SMOOTH
-from dpfl.papers.lowy2021.theory_rates import FREE, NOISES, STUDIES, slope
+from dpfl.papers.lowy2021.theory_rates import FREE, NO_PRIVACY, NOISES, STUDIES, slope
 from dpfl.reporting.display_names import at_most
 from dpfl.reporting.rules import Case, ClaimEvidence, from_interval, interval_cases
 from dpfl.reporting.statistics import LEVEL
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 # Evidence for the theorems of lowy2021, from the data of the theory studies' figures: synthetic problems alone.
 
+Array = NDArray[np.float64]
 POINT = "{problem}, {axis} = {value:g}"
 """Name of a point of the one-pass study."""
 
@@ -87,7 +91,31 @@ def strongly_convex_lower_bound(results: Results) -> ClaimEvidence:
     return _rate_cases(results, "theory_lower_bounds", ("bounds_strongly_convex",), "tight", lower=True)
 
 
-def privacy_for_free(results: Results) -> ClaimEvidence:
+def privacy_for_free(problem: str, axis: str) -> Case:
+    """Return the power with which the upper bound over the non-private lower bound grows along an axis.
+
+    Both are the paper's formulas, (4) over (10) or (5) over (11), at d/epsilon^2 = n and M = N.
+    """
+    ends, features = np.array([16.0, 2.0**20]), 4.0
+    sizes = {"records": np.full(2, 64.0), "clients": np.full(2, 64.0)} | {axis: ends}
+    ratio = _upper_over_lower(problem, features=features, epsilon=np.sqrt(features / sizes["records"]), **sizes)
+    power = float(np.diff(np.log(ratio))[0] / np.diff(np.log(ends))[0])
+    return Case(f"{problem}, along {axis}", power, target=0.0)
+
+
+def _upper_over_lower(problem: str, *, clients: Array, records: Array, features: float, epsilon: Array) -> Array:
+    """Return Theorem 2.1's bound for privacy over Theorem 3.1's without it, with L = D = mu = 1 and delta = 1e-6."""
+    private = {"clients_per_round": clients, "records": records, "features": features, "epsilon": epsilon}
+    open_data = {"clients": clients, "records": records, "features": features, "epsilon": NO_PRIVACY}
+    private |= {"lipschitz": 1.0, "delta": 1e-6}
+    open_data |= {"lipschitz": 1.0, "radius": 1.0}
+    if problem == "convex":
+        return local_privacy.iid_convex_rate(radius=1.0, **private) / local_privacy.lower_bound_convex(**open_data)
+    upper = local_privacy.iid_strongly_convex_rate(strong_convexity=1.0, **private)
+    return upper / local_privacy.lower_bound_strongly_convex(strong_convexity=1.0, **open_data)
+
+
+def privacy_for_free_measured(results: Results) -> ClaimEvidence:
     """Return the power of private over non-private risk on each axis, without the logarithm of the private step size;
     beside it the power with this logarithm and the ratio itself at every point."""
     points = results.figure("lowy2021", "theory_free")

@@ -170,7 +170,7 @@ DELTA_SHARE = 0.01
 """Most that delta (n N)^2 may be where the o(1/(n N)^2) of Theorem 3.1 is taken to be met."""
 
 
-_NO_PRIVACY = 1e12
+NO_PRIVACY = 1e12
 """Epsilon at which the private term of a rate is nothing beside the other."""
 
 
@@ -220,7 +220,7 @@ def terms(name: str, run: pd.Series) -> tuple[float, float]:
     if "clients_per_round" in about.arguments:
         given["clients_per_round"] = 1.0 / run["mean_inverse_participants"]
     rate = getattr(local_privacy, about.rate)
-    free = float(rate(**{**given, "epsilon": _NO_PRIVACY}))
+    free = float(rate(**{**given, "epsilon": NO_PRIVACY}))
     private = float(rate(**given)) - free
     if run["noise"] == "theorem":
         private *= math.log(2.5 * run["rounds"] / run["delta"]) ** about.noise_power

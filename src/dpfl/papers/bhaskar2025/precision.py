@@ -159,8 +159,11 @@ def draw_precision(cells: pd.DataFrame) -> Figure:
     places = range(len(cells))[::-1]
     axis.axvspan(-MARGIN_PCT, MARGIN_PCT, color=style.GREEN, alpha=0.15, linewidth=0)
     axis.axvline(0, color=style.BLACK, linewidth=0.8)
-    bars = cells["interval_pct"].fillna(0.0)
-    axis.errorbar(cells["difference_pct"], list(places), xerr=bars, color=style.BLUE, marker="o", linestyle="none")
+    few = cells["verdict"] == FEW_SEEDS
+    heights, bars = pd.Series(list(places), index=cells.index), cells["interval_pct"].fillna(0.0)
+    for own, filling in ((~few, style.BLUE), (few, "white")):
+        look = {"color": style.BLUE, "marker": "o", "markerfacecolor": filling, "linestyle": "none"}
+        axis.errorbar(cells["difference_pct"][own], heights[own], xerr=bars[own], **look)
     axis.set_yticks(list(places), names, fontsize=style.SMALL)
     axis.set_ylim(-0.6, len(cells) - 0.4)
     axis.set_xlabel("accuracy in bfloat16 less float32 (points)")
@@ -169,7 +172,8 @@ def draw_precision(cells: pd.DataFrame) -> Figure:
     bar = f"bars: {percent(LEVEL)} interval, paired by seed" if len(cells) and cells["runs"].max() > 1 else "no bars"
     stand_in = " Stand-in data do not count." if cells["stand_in"].eq(True).any() else ""
     runs = f"{runs_text(cells)} a mark; " if len(cells) else ""
-    text = f"Split (1, 20), {runs}{bar}. Green: within ± {MARGIN_PCT:g} points.{stand_in}"
+    hollow = f" Hollow: fewer than {SEEDS} seeds, not judged." if few.any() else ""
+    text = f"Split (1, 20), {runs}{bar}. Green: within ± {MARGIN_PCT:g} points.{hollow}{stand_in}"
     style.footer(figure, text)
     return figure
 

@@ -353,7 +353,7 @@ def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
 
 def _panel(panel: Axes, data: pd.DataFrame) -> None:
     """Draw one axis of one study."""
-    texts, powers, equation = [], {}, STUDIES[data["study"].iloc[0]].equation
+    texts, powers, equation = [], [], STUDIES[data["study"].iloc[0]].equation
     for number, (noise, label) in enumerate(NOISES.items()):
         rows = data[data["noise"] == noise].sort_values("value")
         if rows.empty:
@@ -370,11 +370,11 @@ def _panel(panel: Axes, data: pd.DataFrame) -> None:
         known = [
             first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])
         ]
-        powers[_SHORT[noise]] = " and ".join(f"{power:+.2f}" for power in known)
-    if len(set(powers.values())) == 1:
-        texts.append(f"eq. ({equation}): {powers.popitem()[1]}")
+        powers.append(f"eq. ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
+    if len(set(powers)) == 1:
+        texts.append(powers[0])
     else:  # the logarithm of the theorem's noise is a part of its terms
-        texts += [f"eq. ({equation}), {name}: {text}" for name, text in powers.items()]
+        texts = [line for pair in zip(texts, powers, strict=True) for line in pair]
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, data["value"])
     panel.set_title("\n".join(texts), fontsize=style.SMALL)
@@ -397,10 +397,10 @@ def draw_free(data: pd.DataFrame) -> Figure:
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": label}
             panel.errorbar(rows["value"], rows["ratio"], rows["ratio_interval"], linestyle=style.DASHES[number], **look)
             first = rows.iloc[0]
-            text = f"{label.split(',')[0]}: power {first['power']:+z.2f} ± {first['power_interval']:.2f}"
-            if abs(first["power_over_logarithm"] - first["power"]) > 1e-9:
-                text += f", {first['power_over_logarithm']:+z.2f} without its logarithm"
-            texts.append(text)
+            texts.append(f"{label.split(',')[0]}: power {first['power']:+z.2f} ± {first['power_interval']:.2f}")
+            power, half = first["power_over_logarithm"], first["power_over_logarithm_interval"]
+            if abs(power - first["power"]) > 1e-9:
+                texts.append(f"without its logarithm: {power:+z.2f} ± {half:.2f}")
         panel.set(xscale="log", yscale="log", xlabel=AXES[axis])
         panel.set_title("\n".join(texts), fontsize=9)
         style.plain_heights(panel)

@@ -191,7 +191,7 @@ def test_a_configuration_stands_for_the_part_of_a_job_that_it_asks_for(tmp_path,
     for name, epsilon in {"one": 1.2, "two": 2.93}.items():
         Path(f"{name}.yaml").write_text(f"{asked}epsilon: [{epsilon}]}}\n")
     for job in expansion.expand(configuration.read(Path("one.yaml"))):
-        write_table(pd.DataFrame(rows), expansion.run_table(Path("results/demo"), job.paper, job.name))
+        write_table(pd.DataFrame(rows), expansion.run_table_path(Path("results/demo"), job.paper, job.name))
     found = r.compare("one.yaml", "two.yaml")
     assert found.attrs["compared"] == {"bhaskar2025 fedavg_images": ["epsilon"]}
     assert found["difference"].tolist() == [pytest.approx(17.3)]

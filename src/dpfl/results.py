@@ -268,7 +268,7 @@ def _chosen(source: Source) -> dict[str, list[pd.DataFrame]]:
         folder = _of_checkout(config["scale"])
         found = {key: [] for key in config["papers"]}
         for job in expansion.expand(config):
-            if (trained := expansion.run_table(folder, job.paper, job.name)).is_file():
+            if (trained := expansion.run_table_path(folder, job.paper, job.name)).is_file():
                 found[job.paper].append(trained)
                 asked[trained] = {name: config["only"][name] for name in job.cells[0] if config["only"].get(name)}
     else:

@@ -39,7 +39,7 @@ def part_of(shipped: Path, folder: Path, config: dict, axis: str, others: set) -
     [key] = config["papers"]
     written = []
     for job in expansion.expand(config):
-        source = expansion.run_table(shipped, key, job.name)
+        source = expansion.run_table_path(shipped, key, job.name)
         if source.is_file():
             runs = read_csv(source)
             written.append(folder / f"{job.name}.csv")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.files import record_path
-from dpfl.grid.expansion import run_table
+from dpfl.grid.expansion import run_table_path
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import run_identity
 
@@ -14,7 +14,7 @@ def finish():
     """A function that writes an empty run table with the record of a training that gave it today."""
 
     def write(job, results: Path) -> Path:
-        table = run_table(results, job.paper, job.name)
+        table = run_table_path(results, job.paper, job.name)
         table.parent.mkdir(parents=True, exist_ok=True)
         table.touch()
         stage = StageRecorder("train", ("dpfl.randomness",), identity=run_identity(job))

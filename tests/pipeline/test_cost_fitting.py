@@ -60,7 +60,7 @@ def test_the_clock_stands_for_the_processor_time_of_short_jobs(tmp_path, clock, 
         path = expansion.training_benchmark(folder, job.paper, job.name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"s\tcpu_time\tmax_rss\n{clock}\t140.0\t200.5\n")
-    runs = expansion.run_table(folder, first.paper, first.name)  # the second is not finished
+    runs = expansion.run_table_path(folder, first.paper, first.name)  # the second is not finished
     runs.parent.mkdir(parents=True)
     runs.write_bytes(b"runs")
     found = [(each.job.name, each.seconds, each.memory_mb) for each in cost_fitting.measured(tmp_path)]

@@ -96,7 +96,7 @@ def trainer(four, finish, tmp_path, monkeypatch):
 
 
 def table(job):
-    return expansion.run_table(RESULTS, job.paper, job.name)
+    return expansion.run_table_path(RESULTS, job.paper, job.name)
 
 
 def calls():

@@ -52,7 +52,7 @@ def test_finished_jobs_are_not_planned_again_and_a_gpu_is_counted(folder, finish
     first = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
     done, without_record, *_ = expansion.expand(resolved)
     finish(done, Path("results/demo"))
-    expansion.run_table(Path("results/demo"), without_record.paper, without_record.name).touch()
+    expansion.run_table_path(Path("results/demo"), without_record.paper, without_record.name).touch()
     second = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
     [before, none], [after, one] = (numbers(each, r"(\d+) jobs to train, (\d+) done") for each in (first, second))
     assert (after, none, one) == (before - 1, 0, 1)

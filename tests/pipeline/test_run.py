@@ -245,7 +245,7 @@ def two(config, finish):
     """The first job of bhaskar2025, finished, and its last, which is not."""
     own = [job for job in expansion.expand(config) if job.paper == "bhaskar2025"]
     first, last = own[0], own[-1]
-    tables = [expansion.run_table(Path("results/demo"), each.paper, each.name) for each in (first, last)]
+    tables = [expansion.run_table_path(Path("results/demo"), each.paper, each.name) for each in (first, last)]
     return finish(first, Path("results/demo")) and tables
 
 
@@ -447,7 +447,7 @@ def test_copies_stay_where_the_queue_does_not_say_that_the_batch_has_ended(batch
 def test_of_another_batch_system_copies_stay_until_a_run_ends_well(batch, tmp_path, monkeypatch):
     """Nothing says when its jobs have ended."""
     (tmp_path / ".snakemake" / "slurm_logs").rmdir()
-    table = expansion.run_table(RESULTS, batch.paper, batch.name)
+    table = expansion.run_table_path(RESULTS, batch.paper, batch.name)
     at_work(tmp_path, monkeypatch, f"rm jobs; touch jobs; rm {table}; exit 1")
     assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 1
     assert kept() and is_finished(batch, RESULTS)

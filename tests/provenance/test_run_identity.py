@@ -82,7 +82,7 @@ def replaced(**parts):
 )
 def test_a_run_whose_record_says_otherwise_is_trained_again_and_no_other(finished, change):
     results, (first, second) = finished
-    change(record_path(expansion.run_table(results, first.paper, first.name)))
+    change(record_path(expansion.run_table_path(results, first.paper, first.name)))
     assert not run_identity.is_finished(first, results) and run_identity.is_finished(second, results)
 
 
@@ -118,7 +118,7 @@ def test_the_same_noise_beside_that_of_other_jobs_is_the_same(finished):
             write_csv(table, file)
         os.utime(path, (noise_multiplier, noise_multiplier))
         hashes = {run_identity.noise_of(job, path)["noise"] for job in jobs}
-        stated = json.loads(record_path(expansion.run_table(results, "bhaskar2025", jobs[0].name)).read_text())
+        stated = json.loads(record_path(expansion.run_table_path(results, "bhaskar2025", jobs[0].name)).read_text())
         assert stated["identity"]["noise"] not in hashes
         assert {run_identity.is_finished(job, results) for job in jobs} == {stays}
 
@@ -126,7 +126,7 @@ def test_the_same_noise_beside_that_of_other_jobs_is_the_same(finished):
 def test_a_run_is_of_this_code_whatever_its_accountants_were(finished):
     """The record's digest of all code differs after an edit of an accountant; that of the training code does not."""
     results, (job, _) = finished
-    record = json.loads(record_path(expansion.run_table(results, job.paper, job.name)).read_text())
+    record = json.loads(record_path(expansion.run_table_path(results, job.paper, job.name)).read_text())
     record["source"]["modules"] = [run_identity.training_code(job.experiment)]
     assert run_identity.is_trained_here(record | {"source": record["source"] | {"digest": "0" * 16}})
     assert not run_identity.is_trained_here(record | {"identity": record["identity"] | {"code": "0" * 16}})
@@ -164,9 +164,9 @@ def test_runs_beside_a_noise_that_is_no_number_are_not_finished(finished):
 
 def test_a_damaged_run_table_beside_other_noise_is_not_finished(finished):
     results, (first, second) = finished
-    replaced(identity={"noise": "0" * 16})(record_path(expansion.run_table(results, first.paper, first.name)))
+    replaced(identity={"noise": "0" * 16})(record_path(expansion.run_table_path(results, first.paper, first.name)))
     assert run_identity.is_finished(first, results)  # its own rows have the noise
-    expansion.run_table(results, first.paper, first.name).write_bytes(b"no gzip")
+    expansion.run_table_path(results, first.paper, first.name).write_bytes(b"no gzip")
     assert not run_identity.is_finished(first, results) and run_identity.is_finished(second, results)
 
 
@@ -186,13 +186,13 @@ def test_without_its_noise_a_run_is_still_finished(finished):
 )
 def test_device_machine_and_versions_that_round_alike_do_not_count(finished, change):
     results, (first, _) = finished
-    change(record_path(expansion.run_table(results, first.paper, first.name)))
+    change(record_path(expansion.run_table_path(results, first.paper, first.name)))
     assert run_identity.is_finished(first, results)
 
 
 def test_a_lost_or_linked_run_table_is_trained_again(finished):
     results, (first, second) = finished
-    table, other = (expansion.run_table(results, each.paper, each.name) for each in (first, second))
+    table, other = (expansion.run_table_path(results, each.paper, each.name) for each in (first, second))
     table.unlink()
     assert not run_identity.is_finished(first, results)
     table.symlink_to(other)
@@ -203,7 +203,7 @@ def test_another_version_that_is_installed_here_counts(finished, monkeypatch):
     results, (first, _) = finished
     monkeypatch.setitem(environment.SAME_NUMBERS, "torch", ">=99")
     assert run_identity.is_finished(first, results)
-    replaced(software={"torch": "2.7.0"})(record_path(expansion.run_table(results, first.paper, first.name)))
+    replaced(software={"torch": "2.7.0"})(record_path(expansion.run_table_path(results, first.paper, first.name)))
     assert not run_identity.is_finished(first, results)
 
 

@@ -255,7 +255,7 @@ def needed(config=CONFIG):
 def trained(results, jobs):
     """Put their run tables there."""
     for job in jobs:
-        path = expansion.run_table(results.folder, job.paper, job.name)
+        path = expansion.run_table_path(results.folder, job.paper, job.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"runs")
 

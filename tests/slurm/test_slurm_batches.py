@@ -99,7 +99,7 @@ def test_batches_go_on_after_disturbances_without_another_attempt_and_division_c
     source = divide_from_5_seconds(repository / "src", here / "src")
     config = configuration.resolve({"scale": "demo", **yaml.safe_load((here / "tiny.yaml").read_text())})
     jobs = [(job.paper, job.name) for job in expansion.expand(config)]
-    tables = sorted(str(expansion.run_table(Path("results/demo"), *job)) for job in jobs)
+    tables = sorted(str(expansion.run_table_path(Path("results/demo"), *job)) for job in jobs)
     command = ("dpfl", "run", "--scale", "demo", "--config", "tiny.yaml", "--profile", "slurm", "--", "--keep-going")
     run = start(here, *command, *tables, **slurm.environment | {"PYTHONPATH": str(source)})
     local = undisturbed([BATCHED, DIVIDED], *tables)
@@ -140,7 +140,9 @@ def test_what_a_batch_has_finished_survives_ctrl_c_and_the_end_of_its_controller
     text = f"papers: [{BATCHED}]\nseeds: [0]\nonly: {{dataset: [digits]}}\ntraining: {{memory_gb: 0.5}}\n"
     (here / "tiny.yaml").write_text(text)
     config = configuration.resolve({"scale": "demo", **yaml.safe_load((here / "tiny.yaml").read_text())})
-    tables = [str(expansion.run_table(Path("results/demo"), BATCHED, each.name)) for each in expansion.expand(config)]
+    tables = [
+        str(expansion.run_table_path(Path("results/demo"), BATCHED, each.name)) for each in expansion.expand(config)
+    ]
     command = ("dpfl", "run", "--scale", "demo", "--config", "tiny.yaml", "--profile", "slurm", "--", "--keep-going")
 
     def batch_at_work():

@@ -58,7 +58,7 @@ def trained(project, jobs, workers: int) -> dict[str, bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
     def train(job) -> tuple[str, bytes]:
-        table = expansion.run_table(project / "results/demo", job.paper, job.name)
+        table = expansion.run_table_path(project / "results/demo", job.paper, job.name)
         table.unlink(missing_ok=True)
         command = [sys.executable, "-m", "dpfl", "train", "--paper", job.paper, "--job", job.name]
         command += ["--config", "resolved.yaml"]

@@ -70,7 +70,7 @@ if workflow.is_main_process:
     UNCALIBRATED = [
         key
         for key in PAPERS
-        if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table(ROOT / RESULTS, key))
+        if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table_path(ROOT / RESULTS, key))
     ]
 else:
     OPEN, UNCALIBRATED = list(JOBS), list(PAPERS)
@@ -107,11 +107,11 @@ def caption_of(page):
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
 # Noise that is what its paper needs is made by no rule, and need not be asked for.
 ALL_NOISE = [
-    str(expansion.noise_table(Path(RESULTS), paper))
+    str(expansion.noise_table_path(Path(RESULTS), paper))
     for paper in (PAPERS if IS_MODULE else UNCALIBRATED)
     if jobs_of(paper)
 ]
-ALL_RUNS = [str(expansion.run_table(Path(RESULTS), job.paper, job.name)) for job in JOBS.values()]
+ALL_RUNS = [str(expansion.run_table_path(Path(RESULTS), job.paper, job.name)) for job in JOBS.values()]
 # Every file of every page: whichever of them is missing, its stage makes them all again.
 ENDINGS = {"tables": ["csv", "html", "md", "tex", "rst"], "figures": ["csv", "svg", "pdf", "png", "rst"]}
 ALL_PAGES = [page for key in PAPERS for kind, endings in ENDINGS.items() for page in pages(key, kind, *endings)]
@@ -184,7 +184,7 @@ def datasets_of(wildcards):
 
 def runs_of(paper):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [str(expansion.run_table(Path(RESULTS), paper, job.name)) for job in jobs_of(paper)]
+    return [str(expansion.run_table_path(Path(RESULTS), paper, job.name)) for job in jobs_of(paper)]
 
 
 def evidence_of(wildcards):

@@ -39,7 +39,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     folder = results_folder(resolved)
     # The jobs of this configuration that have been trained: nothing that an earlier configuration left behind.
     jobs = [job.name for job in expansion.expand(resolved) if job.paper == paper]
-    runs = tuple(path for path in (expansion.run_table(folder, paper, job) for job in jobs) if path.exists())
+    runs = tuple(path for path in (expansion.run_table_path(folder, paper, job) for job in jobs) if path.exists())
     results, made = Results(folder, {paper: runs}), []
     for each in known if name is None else [name]:
         if not anew and is_page_current(folder / kind / f"{paper}_{each}.csv", paper, runs):

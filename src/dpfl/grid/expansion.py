@@ -49,7 +49,7 @@ def find(config: Mapping[str, Any], paper: str, name: str) -> TrainingJob:
     raise InputError(f"no job {name} of {paper} at scale {config['scale']}; there are {len(jobs)}: {known}")
 
 
-def run_table(results: Path, paper: str, job: str) -> Path:
+def run_table_path(results: Path, paper: str, job: str) -> Path:
     """Return where results/<scale> has the runs of a job: a compressed CSV, for most of its columns repeat."""
     return results / "runs" / paper / f"{job}.csv.gz"
 
@@ -64,14 +64,14 @@ def training_benchmark(results: Path, paper: str, job: str) -> Path:
     return results / "benchmarks" / f"train_{paper}_{job}.tsv"
 
 
-def noise_table(results: Path, paper: str) -> Path:
+def noise_table_path(results: Path, paper: str) -> Path:
     """Return the file of a paper's calibrated noise below results/<scale>."""
     return results / "accounting" / f"{paper}.csv"
 
 
 def not_run(config: Mapping[str, Any], results: Path) -> list[TrainingJob]:
     """Return the jobs of a resolved configuration whose run tables results/<scale> does not have."""
-    return [job for job in expand(config) if not is_regular(run_table(results, job.paper, job.name))]
+    return [job for job in expand(config) if not is_regular(run_table_path(results, job.paper, job.name))]
 
 
 def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[str, Any]) -> None:

@@ -165,7 +165,7 @@ def measured(results: Path) -> Iterator[Measured]:
     unit costs are those of processors."""
     for resolved in sorted(results.glob("*/config.yaml")):
         for job in expansion.expand(configuration.read(resolved)):
-            there = expansion.run_table(resolved.parent, job.paper, job.name).exists()
+            there = expansion.run_table_path(resolved.parent, job.paper, job.name).exists()
             if not there or job.resources["device"] != "cpu":
                 continue
             taken = read_benchmark(expansion.training_benchmark(resolved.parent, job.paper, job.name))

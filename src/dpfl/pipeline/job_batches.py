@@ -243,16 +243,16 @@ def kept_folder(results: Path) -> Path:
 
 def keep(job: TrainingJob, results: Path) -> None:
     """Copy a job's run table and its record to where Snakemake does not delete them; the record last."""
-    table = expansion.run_table(results, job.paper, job.name)
-    copied = expansion.run_table(kept_folder(results), job.paper, job.name)
+    table = expansion.run_table_path(results, job.paper, job.name)
+    copied = expansion.run_table_path(kept_folder(results), job.paper, job.name)
     for source, target in ((table, copied), (record_path(table), record_path(copied))):
         _copy(source, target)
 
 
 def put_back(job: TrainingJob, results: Path) -> None:
     """Copy a kept run table and its record back where results/<scale> has lost one of them."""
-    table = expansion.run_table(results, job.paper, job.name)
-    kept = expansion.run_table(kept_folder(results), job.paper, job.name)
+    table = expansion.run_table_path(results, job.paper, job.name)
+    kept = expansion.run_table_path(kept_folder(results), job.paper, job.name)
     pairs = ((kept, table), (record_path(kept), record_path(table)))
     if all(source.is_file() for source, _ in pairs) and not all(target.exists() for _, target in pairs):
         for source, target in pairs:
@@ -266,7 +266,7 @@ def put_all_back(jobs: Sequence[TrainingJob], results: Path) -> None:
     """
     for job in jobs:
         put_back(job, results)
-        kept = expansion.run_table(kept_folder(results), job.paper, job.name)
+        kept = expansion.run_table_path(kept_folder(results), job.paper, job.name)
         for path in (kept, record_path(kept)):
             path.unlink(missing_ok=True)
     for folder in (*kept_folder(results).glob("runs/*"), kept_folder(results) / "runs", kept_folder(results)):

@@ -15,7 +15,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.configuration import load_mapping
-from dpfl.grid.expansion import noise_table
+from dpfl.grid.expansion import noise_table_path
 from dpfl.pipeline import job_batches, site
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
@@ -99,7 +99,7 @@ def stages(config: Mapping[str, Any], jobs: Iterable[TrainingJob]) -> list[Stage
     for key in config["papers"]:
         if count := sum(count for (owner, _), count in cells.items() if owner == key):
             seconds = ACCOUNTING_SECONDS + CELL_SECONDS * count
-            prepared.append(Stage("accounting", key, (noise_table(folder, key),), seconds))
+            prepared.append(Stage("accounting", key, (noise_table_path(folder, key),), seconds))
     return [*prepared, *_pages(folder, config["papers"])]
 
 

@@ -43,8 +43,8 @@ def noise_made_anew(config: Mapping[str, Any]) -> list[Path]:
     tables = []
     for paper in config["papers"]:
         own = [job for job in jobs if job.paper == paper]
-        table = expansion.noise_table(folder, paper)
-        has_runs = any(expansion.run_table(folder, paper, job.name).exists() for job in own)
+        table = expansion.noise_table_path(folder, paper)
+        has_runs = any(expansion.run_table_path(folder, paper, job.name).exists() for job in own)
         if has_runs and not run_identity.is_calibrated(own, table):
             tables.append(table)
     return tables
@@ -67,7 +67,7 @@ def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[
 def _finished(jobs: Iterable[TrainingJob], folder: Path, named: set[str]) -> list[Path]:
     found = []
     for job in jobs:
-        table = expansion.run_table(folder, job.paper, job.name)
+        table = expansion.run_table_path(folder, job.paper, job.name)
         files = [path for path in (table, record_path(table)) if str(path) in named]
         if files and run_identity.is_finished(job, folder):
             found += files

@@ -23,7 +23,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.experiments import module_name
 from dpfl.files import file_sha256, has_bytes, is_regular, record_path
-from dpfl.grid.expansion import noise_table, run_table
+from dpfl.grid.expansion import noise_table_path, run_table_path
 from dpfl.provenance.record import gives_these_numbers, published_digest, read_record
 from dpfl.provenance.source_digest import is_current, source_digest
 from dpfl.provenance.trace import NOISE, same_noise, value_of
@@ -93,10 +93,10 @@ def noise_identity(jobs: Iterable[TrainingJob]) -> dict[str, str]:
 
 def is_finished(job: TrainingJob, results: Path) -> bool:
     """Return whether results/<scale> has the run table that training this job today, with its noise, would give."""
-    table = run_table(results, job.paper, job.name)
+    table = run_table_path(results, job.paper, job.name)
     if not is_regular(table):
         return False
-    identity, calibrated = run_identity(job), noise_table(results, job.paper)
+    identity, calibrated = run_identity(job), noise_table_path(results, job.paper)
     if _states(table, {**identity, **noise_of(job, calibrated)}):
         return True
     return _states(table, identity) and _has_noise(table, _noise_rows(job, calibrated))

@@ -62,7 +62,7 @@ def as_far_as_run(
     jobs are missing. Results without a config.yaml have no grid to compare with.
     """
     needed = [job for job in _jobs(results.folder, paper) if decides(job, claim.get("runs"))]
-    missing = sum(not expansion.run_table(results.folder, paper, job.name).is_file() for job in needed)
+    missing = sum(not expansion.run_table_path(results.folder, paper, job.name).is_file() for job in needed)
     if not missing:
         return judgement
     reason = f"Of the {len(needed)} jobs behind all cases, {missing} {'was' if missing == 1 else 'were'} not run."

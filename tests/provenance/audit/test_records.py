@@ -494,7 +494,7 @@ def audited(attacked, tmp_path):
         change(table)
         folder = tmp_path / "results" / "demo"
         folder.joinpath("accounting").mkdir(parents=True, exist_ok=True)
-        noise.to_csv(expansion.noise_table(folder, paper), index=False)
+        noise.to_csv(expansion.noise_table_path(folder, paper), index=False)
         write_table(table, run_table(folder, paper, job.name))
         report = Audit()
         known = check_runs(report, tmp_path, "demo", [replace(job, **settings)])

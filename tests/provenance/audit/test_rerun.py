@@ -117,7 +117,7 @@ def test_every_row_is_one_run_of_the_cell_that_made_it(tmp_path, monkeypatch):
     jobs = expansion.expand(configuration.resolve(settings))
     monkeypatch.setattr(rerun, "read_record", lambda path: {})
     for job in jobs:
-        path = expansion.run_table(tmp_path, job.paper, job.name)
+        path = expansion.run_table_path(tmp_path, job.paper, job.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [(seed, place) for seed in job.seeds for place in range(len(job.cells))]
         pd.DataFrame(rows, columns=["seed", "place"]).to_csv(path, index=False)

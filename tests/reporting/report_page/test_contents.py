@@ -93,7 +93,7 @@ CONFIG = configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "lowy
 def trained(folder, *jobs):
     """Put run tables of jobs there."""
     for job in jobs:
-        path = expansion.run_table(folder, job.paper, job.name)
+        path = expansion.run_table_path(folder, job.paper, job.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"runs")
 

@@ -21,7 +21,7 @@ from dpfl.commands import git
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_regular, parse_json, record_path
-from dpfl.grid.expansion import noise_table, run_table
+from dpfl.grid.expansion import noise_table_path, run_table_path
 from dpfl.provenance.audit.findings import OTHER_FEATURES, Audit, Finding, is_derived, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, control_problem, interval
 from dpfl.provenance.record import COMMIT_HASH, DECIDING, LOCK, is_locked, locked_versions, machine, read_record
@@ -168,7 +168,7 @@ class Context:
     def of(cls, scale: str, records: Iterable[Record], jobs: Iterable[TrainingJob], data: str) -> Context:
         """Return the context of a scale; a run table's job is found by the table's path."""
         by_path = {each["path"]: record for record in records for each in record["outputs"]}
-        tables = {run_table(Path("results", scale), job.paper, job.name).as_posix(): job for job in jobs}
+        tables = {run_table_path(Path("results", scale), job.paper, job.name).as_posix(): job for job in jobs}
         return cls(scale, by_path, tables, data)
 
 
@@ -403,7 +403,7 @@ class NoiseCheck:
         Nothing where the paper's noise was changed since it was written: that is a finding of its own, and says nothing
         against its runs.
         """
-        table = noise_table(self.folder, job.paper)
+        table = noise_table_path(self.folder, job.paper)
         if job.paper not in self.papers:
             self.papers[job.paper] = None if _differs(table, table, "outputs") else _by_calibration_key(table)
         calibrated = self.papers[job.paper]
@@ -555,7 +555,7 @@ def check_runs(
     known: dict[StatedPrivacy, Path] = {}
     controls = 0
     for job in jobs:
-        path = run_table(folder, job.paper, job.name)
+        path = run_table_path(folder, job.paper, job.name)
         if not is_regular(path):
             missing[path] = job
             continue

@@ -24,7 +24,7 @@ from dpfl import experiments, gpu
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.files import is_regular, record_path
-from dpfl.grid.expansion import run_table
+from dpfl.grid.expansion import run_table_path
 from dpfl.grid.training_job import Folders, TrainingJob, with_memory
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import read_record
@@ -255,7 +255,7 @@ def runs_of(folder: Path, jobs: list[TrainingJob]) -> Iterator[Rerun]:
     A run table has the rows of a seed in the order of the cells; one that lacks rows is a finding of another check.
     """
     for job in jobs:
-        path = run_table(folder, job.paper, job.name)
+        path = run_table_path(folder, job.paper, job.name)
         if not (is_regular(path) and is_regular(record_path(path))):
             continue
         rows, record = read_rows(path), read_record(record_path(path))

@@ -617,7 +617,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
         errata_counts=_errata_counts(folder / "tables" / f"{key}_errata.csv"),
         untraced=untraced_runs(folder, key),
         statements=tuple(epsilons.statements(folder, key, studies)),
-        noise_trace=trace_of(expansion.noise_table(folder, key), folder.absolute().parents[1]),
+        noise_trace=trace_of(expansion.noise_table_path(folder, key), folder.absolute().parents[1]),
         data=_listed(entry["title"].replace("Synthetic ", "synthetic ") for entry in entries),
         jobs=jobs,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpfl.grid.expansion import noise_table
+from dpfl.grid.expansion import noise_table_path
 from dpfl.reporting.display_names import EpsilonVerdict, at_least, epsilon_verdict, in_words, with_greek_symbols
 from dpfl.reporting.results import read_csv
 
@@ -66,7 +66,7 @@ def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[
     Settings without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last
     model is released, what the contraction bounds prove counts.
     """
-    csv = noise_table(folder, paper)
+    csv = noise_table_path(folder, paper)
     if not csv.is_file():
         return []
     rows = read_csv(csv)

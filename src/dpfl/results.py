@@ -135,7 +135,7 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
     there = {kind: _pages(kind, paper, folder) for kind in _KINDS}
     kind = next((kind for kind, names in there.items() if _label(kind, name) in names), None)
     if kind is None:
-        known = ", ".join(itertools.chain(*there.values())) or "none"
+        known = ", ".join(dict.fromkeys(itertools.chain(*there.values()))) or "none"
         raise InputError(f"no table or figure {name} of {paper} in {folder}; there are {known}")
     page = _page(kind, paper, name, folder)
     if ORIGINS not in page:

@@ -21,7 +21,7 @@ from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, parse_json, read_bytes, record_path
 from dpfl.grid.configuration import read
-from dpfl.grid.expansion import expand, run_table
+from dpfl.grid.expansion import expand, run_table_path
 from dpfl.provenance import crate as crates
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.files import _first_difference, audit
@@ -282,8 +282,8 @@ def test_a_metric_by_round_that_is_no_list_of_numbers_is_a_problem(cell):
 def with_cell(chain, tiny_project):
     """A function that puts a cell into a run of the tiny project, and returns what the checks of run tables find."""
     (job, *_) = expand(read(tiny_project / RESULTS / "config.yaml"))
-    header, cells, *_ = csv.reader(table_text(run_table(tiny_project / RESULTS, job.paper, job.name)))
-    path = run_table(chain, job.paper, job.name)
+    header, cells, *_ = csv.reader(table_text(run_table_path(tiny_project / RESULTS, job.paper, job.name)))
+    path = run_table_path(chain, job.paper, job.name)
     path.parent.mkdir(parents=True)
 
     def put(column, cell):

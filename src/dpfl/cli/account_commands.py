@@ -31,7 +31,9 @@ def account(
     noise_multiplier: Annotated[float, typer.Option("--noise-multiplier", help="noise std over the clip norm")],
     steps: Annotated[int, typer.Option("--steps", help="noisy steps of the run")],
     delta: Annotated[float, typer.Option("--delta")],
-    claimed_epsilon: Annotated[float | None, typer.Option("--claimed-epsilon", min=0, help="of somebody")] = None,
+    claimed_epsilon: Annotated[
+        float | None, typer.Option("--claimed-epsilon", min=0, help="epsilon that somebody states")
+    ] = None,
     sample_rate: Annotated[float | None, typer.Option("--sample-rate", help="for poisson")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", help="for fixed and shuffled batches")] = None,
     records: Annotated[int | None, typer.Option("--records", help="records in all")] = None,

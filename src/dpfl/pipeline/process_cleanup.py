@@ -23,8 +23,9 @@ CONTROLLER = "DPFL_CONTROLLER"
 """Environment variable: process id of the Snakemake process that starts stages (workflow/rules/common.smk sets it)."""
 
 GONE = "dpfl: the workflow (process"
-INTERRUPTED = "dpfl: interrupted"  # as dpfl.cli says too, which must be able to before it imports anything
 """Beginning of the last log line of a stage whose workflow has ended."""
+INTERRUPTED = "dpfl: interrupted"
+"""Beginning of the last log line of a stage that was interrupted. dpfl.cli says it before it imports anything."""
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 5.0

@@ -294,7 +294,8 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
     case, within = judged.case, ""
     low, high = case.interval()
     if judged.status is not Status.BESIDE:
-        within = range_text(*region(case, rule))
+        strict = (case.kind or rule.kind) is ClaimKind.DIFFERENCE
+        within = range_text(*region(case, rule), strict=strict)
         if tolerated(case, rule) != region(case, rule):
             fails = judged.status is Status.FAILS
             margin = rule.margin if case.margin is None else case.margin
@@ -315,14 +316,12 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
     }
 
 
-def range_text(low: float, high: float) -> str:
-    """Return a range as text: "above 0", "at least 0", "at most 1.2", "0.9 to 1.1", and "0.5" where both ends read
-    alike. A claim of more than a number begins at the float after it: that is "above"."""
+def range_text(low: float, high: float, *, strict: bool = False) -> str:
+    """Return a range as text: "at least 0", "above 0" where it is strict, "at most 1.2", "0.9 to 1.1", and "0.5" where
+    both ends read alike."""
     first, last = f"{low:.4g}", f"{high:.4g}"
     if math.isinf(high):
-        if 0 < abs(low) <= sys.float_info.min:
-            return "above 0"
-        return f"{'at least' if float(f'{low:.12g}') == low else 'above'} {first}"
+        return f"{'above' if strict else 'at least'} {first if abs(low) > sys.float_info.min else 0}"
     if math.isinf(low):
         return f"at most {last}"
     return first if first == last else f"{first} to {last}"

@@ -215,6 +215,25 @@ def test_more_clients_have_to_do_better_and_to_come_closer_to_one_central_client
 
 
 @pytest.mark.parametrize(
+    ("fewest", "most", "verdict", "closer"),
+    [
+        (89.0, 89.5, Verdict.AS_STATED, 0.5),
+        (89.0, 95.0, Verdict.AS_STATED, 1.0),  # 100 clients have reached the central one
+        (90.1, 80.0, Verdict.REFUTED, -10.0),  # 10 clients have, 100 fall behind
+        (91.0, 95.0, Verdict.NOT_RUN, None),  # both have
+    ],
+)
+def test_a_client_above_the_central_one_has_reached_it(tables, judged, fewest, most, verdict, closer):
+    accuracy = {1: 90.0, 10: fewest, 25: fewest, 50: fewest, 100: most}
+    judgement = judged(
+        "more_clients_central", tables(lambda data: data.assign(accuracy_pct=data["clients"].map(accuracy)))
+    )
+    assert judgement.verdict is verdict
+    estimates = [each.case.estimate for each in judgement.cases]
+    assert estimates == ([] if closer is None else [pytest.approx(closer)] * 12)
+
+
+@pytest.mark.parametrize(
     ("rival", "verdict"), [(0.0, Verdict.AS_STATED), (99.5, Verdict.WEAKER), (105.0, Verdict.REFUTED)]
 )
 def test_the_best_model_is_the_best_up_to_a_point(tables, judged, rival, verdict):

@@ -12,7 +12,7 @@ import pytest
 from dpfl import experiments
 from dpfl.catalog import recipe_code
 from dpfl.grid import configuration, expansion
-from dpfl.grid.expansion import run_table
+from dpfl.grid.expansion import run_table_path
 from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance import record as environment
 from dpfl.provenance.audit.findings import Audit
@@ -445,7 +445,7 @@ def test_a_cell_that_gives_its_noise_is_known_by_it():
 @pytest.mark.parametrize("stated", [None, ""])
 def test_runs_that_state_no_privacy_are_named(tmp_path, stated):
     silent = [run if stated is None else {**run, "privacy_mechanism": stated} for run in runs()]
-    path = run_table(tmp_path / "results" / "demo", JOB.paper, JOB.name)
+    path = run_table_path(tmp_path / "results" / "demo", JOB.paper, JOB.name)
     write_table(pd.DataFrame(silent), path)
     report = Audit()
     check_runs(report, tmp_path, "demo", [JOB])
@@ -495,7 +495,7 @@ def audited(attacked, tmp_path):
         folder = tmp_path / "results" / "demo"
         folder.joinpath("accounting").mkdir(parents=True, exist_ok=True)
         noise.to_csv(expansion.noise_table_path(folder, paper), index=False)
-        write_table(table, run_table(folder, paper, job.name))
+        write_table(table, run_table_path(folder, paper, job.name))
         report = Audit()
         known = check_runs(report, tmp_path, "demo", [replace(job, **settings)])
         report.join(check_epsilons(tmp_path, known.items()))

@@ -153,24 +153,31 @@ def more_clients_printed(results: Results) -> ClaimEvidence:
 def more_clients_central(results: Results) -> ClaimEvidence:
     """Return how many points 100 clients are closer to the central client than 10, in each row of Table 5.
 
-    To be above the central client is to have reached it; a row in which 10 clients have is no case.
+    To be above the central client is to have reached it; a row in which both have is no case.
     """
     cases, missing = [], 0
     for row in _table_5_rows(results):
-        central, fewest, most = row.iloc[0], row.iloc[1], row.iloc[-1]
-        if min(central["runs"], fewest["runs"], most["runs"]) == 0:
+        if min(row.iloc[place]["runs"] for place in (0, 1, -1)) == 0:
             missing += 1
-        elif fewest["accuracy_pct"] < central["accuracy_pct"]:
-            nearest = most if most["accuracy_pct"] < central["accuracy_pct"] else central
-            name = f"{_named(most)}, k = {fewest['clients']:g} to {most['clients']:g}"
-            cases.append(replace(_between(name, nearest, fewest), published=_printed_approach(row)))
-    return ClaimEvidence(cases, missing=missing)
+            continue
+        fewest, most = _below_central(row, "accuracy_pct")
+        if fewest is not most:
+            name = f"{_named(row.iloc[-1])}, k = {row.iloc[1]['clients']:g} to {row.iloc[-1]['clients']:g}"
+            cases.append(replace(_between(name, most, fewest), published=_printed_approach(row)))
+    absent = "No row was run in which 10 or 100 clients are below the central client."
+    return ClaimEvidence(cases, missing=missing, absent=absent)
+
+
+def _below_central(row: pd.DataFrame, accuracy: str) -> list[pd.Series]:
+    """Return the cells of 10 and of 100 clients of a row of Table 5, the central client's for one that is not below."""
+    central = row.iloc[0]
+    return [cell if cell[accuracy] < central[accuracy] else central for cell in (row.iloc[1], row.iloc[-1])]
 
 
 def _printed_approach(row: pd.DataFrame) -> float:
     """Return how many points 100 clients are closer to the central client than 10 in a published row of Table 5."""
-    central, fewest, most = (row.iloc[place]["published_accuracy_pct"] for place in (0, 1, -1))
-    return _printed_gap(min(most, central), fewest)
+    fewest, most = _below_central(row, "published_accuracy_pct")
+    return _printed_gap(most["published_accuracy_pct"], fewest["published_accuracy_pct"])
 
 
 def more_clients_central_printed(results: Results) -> ClaimEvidence:

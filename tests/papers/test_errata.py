@@ -60,7 +60,7 @@ EXPECTED = {
     ("asoodeh2021", "long_first_steps"): Between(),
     ("bhaskar2025", "parallel_disjoint"): Agrees(2e-4),
     ("bhaskar2025", "overlapping_clients"): Agrees(3e-3),
-    ("bhaskar2025", "intermediate"): Agrees(2e-3),
+    ("bhaskar2025", "intermediate"): Agrees(5e-3),  # the upper end of an interval of 1e-3, at an epsilon of 0.26
     ("bhaskar2025", "shares"): Agrees(1e-2),
     ("bhaskar2025", "utility_dimension"): Between(),
     ("lowy2021", "theorem_sampled"): Tighter(),

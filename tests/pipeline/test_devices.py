@@ -71,7 +71,7 @@ def test_a_cpu_a_scheduler_and_no_gpu(monkeypatch, tmp_path):
     monkeypatch.setenv(VISIBLE, "")
     with own_gpu(False):
         assert os.environ[VISIBLE] == ""
-    with pytest.raises(InputError, match="set training"), own_gpu(True):
+    with pytest.raises(InputError, match=r"training\.device: cpu, or --device cpu"), own_gpu(True):
         pass
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv(VISIBLE, "2")

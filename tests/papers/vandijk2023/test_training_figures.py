@@ -334,11 +334,12 @@ def test_an_approximation_understates_if_its_power_is_smaller_at_every_small_err
     assert ("h-bar understates" in text) == (factor < 1)
 
 
-def test_epsilons_of_both_adversaries_span_the_batches():
-    rows = [{"panel": "batches", "curve": curve, "epsilon": epsilon}
-            for curve, ends in (("A1", (2.2, 2.4)), ("A0", (0.1, 2.2))) for epsilon in ends]  # fmt: skip
+def test_epsilons_of_both_adversaries_span_the_batches_that_both_have():
+    curves = {"A1": {1: 2.5, 10: 2.4, 6000: 2.2}, "A0": {10: 0.1, 6000: 2.2}}
+    rows = [{"panel": "batches", "curve": curve, "batch": batch, "epsilon": epsilon}
+            for curve, own in curves.items() for batch, epsilon in own.items()]  # fmt: skip
     text = epochs_message(pd.DataFrame(rows))
-    assert "(A1) ε is 2.20 to 2.40" in text and text.endswith("it is 0.10 to 2.20")
+    assert "(A1) ε is 2.20 to 2.40 over batches of 10 to 6000" in text and text.endswith("it is 0.10 to 2.20")
 
 
 def test_groups_are_compared_with_the_root_of_their_size():

@@ -12,7 +12,7 @@ import pytest
 
 from dpfl import cli
 from dpfl.cli import main
-from dpfl.pipeline import devices
+from dpfl.pipeline import devices, process_cleanup
 from dpfl.pipeline import run as pipeline_run
 
 WRONG = {
@@ -190,6 +190,10 @@ def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys, command
     lines = capsys.readouterr().err.splitlines()
     assert caught.value.code == 2 and len(lines) == 1 and "folder of the project" in lines[0]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_ctrl_c_says_begins_as_status_and_the_live_line_expect():
+    assert cli._INTERRUPTED.startswith(process_cleanup.INTERRUPTED)
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):

@@ -275,3 +275,5 @@ def test_the_bounds_of_privacy_for_free_match_up_to_a_logarithm(judged, results)
     for problem, power in (("convex", 0.5), ("strongly convex", 1.0)):
         ratio = theory_claims._upper_over_lower(problem, epsilon=np.sqrt(4.0 / sizes["records"]), **sizes)
         assert ratio == pytest.approx(1 + math.log(2e6) ** power, rel=1e-6)
+        beyond = theory_claims._upper_over_lower(problem, epsilon=2.0 / sizes["records"], **sizes)
+        assert beyond[1] > 30 * beyond[0]  # d/epsilon^2 = n^2 is outside of the condition

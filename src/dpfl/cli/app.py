@@ -107,8 +107,3 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="configuration file
 PaperOption = Annotated[str, typer.Option("--paper", help="key of the paper, as bhaskar2025")]
 DatasetOption = Annotated[str, typer.Option("--dataset", help="key of the dataset, as mnist")]
 DEFAULT_CONFIG = Path("config.yaml")
-
-
-def results_folder(config: dict[str, Any]) -> Path:
-    """Return the results folder of the configuration's scale."""
-    return Path("results") / config["scale"]

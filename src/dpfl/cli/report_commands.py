@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dpfl.catalog import load, recipe_code
-from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app, results_folder
+from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app
 from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, record_path, write_atomically
 from dpfl.grid import configuration, expansion
@@ -36,7 +36,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     if name is not None and name not in known:
         raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
     resolved = configuration.read(config)
-    folder = results_folder(resolved)
+    folder = configuration.results_folder(resolved)
     # The jobs of this configuration that have been trained: nothing that an earlier configuration left behind.
     jobs = [job.name for job in expansion.expand(resolved) if job.paper == paper]
     runs = tuple(path for path in (expansion.run_table_path(folder, paper, job) for job in jobs) if path.exists())
@@ -59,7 +59,7 @@ def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
     from dpfl.reporting.claims import evaluate, files, write
     from dpfl.reporting.results import Results
 
-    facts, folder = load(paper), results_folder(configuration.read(config))
+    facts, folder = load(paper), configuration.results_folder(configuration.read(config))
     listed = [folder / kind / f"{paper}_{name}.csv" for kind in ("tables", "figures") for name in getattr(facts, kind)]
     pages = sorted(page for page in listed if page.exists())
     if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):
@@ -77,7 +77,7 @@ def _finish(paper: str, config: Path) -> tuple[int, int]:
 
     made = [csv for kind in ("tables", "figures") for csv in _render(kind, paper, None, config, anew=False)]
     made += _judge(paper, config, anew=bool(made))  # verdicts are never older than what they are read from
-    return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
+    return len(made), len(derive(configuration.results_folder(configuration.read(config)), paper, made))
 
 
 @app.command(cls=StageCommand, epilog="Example: dpfl tables --paper bhaskar2025", rich_help_panel=STAGES)
@@ -121,7 +121,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     from dpfl.reporting.report_page.render import write
 
     resolved = configuration.read(config)
-    folder = results_folder(resolved)
+    folder = configuration.results_folder(resolved)
     _require_runs(folder)
     require_no_linked_folder(folder)
     with only_run(what="dpfl pages"):
@@ -191,7 +191,7 @@ def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     scale = resolved["scale"]
     states = [unchanged.code_state(resolved), unchanged.results_state(scale), unchanged.data_state(resolved)]
     if (said := unchanged.said_when_done("report", scale, states)) is None:
-        said, written = _report(results_folder(resolved), config, resolved)
+        said, written = _report(configuration.results_folder(resolved), config, resolved)
         unchanged.note("report", scale, states, written, said)
     print(*said, sep="\n")
 

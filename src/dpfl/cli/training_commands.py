@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from dpfl import gpu
-from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app, results_folder
+from dpfl.cli.app import DEFAULT_CONFIG, STAGES, ConfigOption, PaperOption, StageCommand, app
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
@@ -58,7 +58,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
             experiments.require_calibrated(job, rows)
             tables.append(rows.assign(calibration_key=key))
         progress(len(by_key), len(by_key))
-    output = expansion.noise_table_path(results_folder(resolved), paper)
+    output = expansion.noise_table_path(configuration.results_folder(resolved), paper)
     write_table(pd.concat(tables), output)
     stage.write(record_path(output), [output])
 
@@ -105,7 +105,7 @@ def _train(resolved: dict[str, Any], job: TrainingJob, cores: int) -> None:
     experiments.require_known(job)
     stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
-    noise = expansion.noise_table_path(results_folder(resolved), job.paper)
+    noise = expansion.noise_table_path(configuration.results_folder(resolved), job.paper)
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
     stage.reads(
         [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
@@ -127,7 +127,7 @@ def _train(resolved: dict[str, Any], job: TrainingJob, cores: int) -> None:
             with_memory(job, resolved["training"]["jobs_per_gpu"]), folders, calibration, checkpoint, progress
         )
     experiments.require_trained(job, table)
-    output = expansion.run_table_path(results_folder(resolved), job.paper, job.name)
+    output = expansion.run_table_path(configuration.results_folder(resolved), job.paper, job.name)
     write_table(table, output)
     stage.write(record_path(output), [output])
     checkpoint.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ def train_batch(
             f"no job {unknown[0]} at scale {resolved['scale']}; there are {len(known)}: {', '.join(list(known)[:5])}"
         )
     chosen = [known[name] for name in jobs]
-    training = BatchTraining.of(chosen, results_folder(resolved), config, cores)
+    training = BatchTraining.of(chosen, configuration.results_folder(resolved), config, cores)
     folder = Path("checkpoints") / resolved["scale"]
 
     def latest() -> float:

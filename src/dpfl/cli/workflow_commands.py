@@ -162,7 +162,7 @@ def _run(
     from dpfl.pipeline.run import run as run_workflow
     from dpfl.pipeline.status import noise_made_anew, without_finished
 
-    engine, results = engine_options([*options, *more]), Path("results") / resolved["scale"]
+    engine, results = engine_options([*options, *more]), configuration.results_folder(resolved)
     if not engine.is_dry_run:
         unchanged.forget("run", resolved["scale"])
     asked = {"again": again, "results": results, "jobs": jobs, "forced": lambda: _forced(jobs, results, where)}
@@ -205,7 +205,7 @@ def status(
 
     _require_here(config)
     resolved = configuration.overlaid(config, None, scale)  # refuses a scale that does not exist
-    last = Path("results") / resolved["scale"] / "config.yaml"
+    last = configuration.results_folder(resolved) / "config.yaml"
     if scale and config == DEFAULT_CONFIG and last.is_file():
         resolved = configuration.read(last)
     for line in lines(resolved):

@@ -164,6 +164,11 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
     return resolve(config | ({} if scale is None else {"scale": scale}))
 
 
+def results_folder(config: Mapping[str, Any]) -> Path:
+    """Return the results folder of a resolved configuration's scale."""
+    return Path("results") / config["scale"]
+
+
 def _refuse_nan(value: Any, key: str) -> None:
     """Raise InputError for a NaN anywhere: it passes every comparison of the schema."""
     if isinstance(value, float) and math.isnan(value):

@@ -14,7 +14,7 @@ from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
-from dpfl.grid.configuration import load_mapping
+from dpfl.grid.configuration import load_mapping, results_folder
 from dpfl.grid.expansion import noise_table_path
 from dpfl.pipeline import job_batches, site
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
@@ -88,7 +88,7 @@ class Stage:
 
 def stages(config: Mapping[str, Any], jobs: Iterable[TrainingJob]) -> list[Stage]:
     """Return the stages around training `jobs`: data, features and noise of these, the pages of all papers."""
-    folder, data, known = Path("results") / config["scale"], Path(config["data"]["folder"]), list(jobs)
+    folder, data, known = results_folder(config), Path(config["data"]["folder"]), list(jobs)
     prepared = []
     for name in sorted({job.dataset for job in known}):
         prepared.append(Stage("arrays", name, (data / "arrays" / name / "description.json",), ARRAYS_SECONDS))
@@ -210,7 +210,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     A job is done when its run table is what training it today would give (provenance.run_identity). Times are those
     of the machine that `units` were measured on, without waiting in a cluster's queue.
     """
-    folder = Path("results") / config["scale"]
+    folder = results_folder(config)
     jobs = expansion.expand(config)
     todo = [job for job in jobs if not run_identity.is_finished(job, folder)]
     costs = [estimate(job, units) for job in todo]
@@ -282,7 +282,7 @@ def _beyond_the_limit(times: list[float], where: Machines) -> Iterator[str]:
 
 def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
     """Return the progress of a run of what is open now, nothing of it done."""
-    folder = Path("results") / config["scale"]
+    folder = results_folder(config)
     todo = [job for job in expansion.expand(config) if not run_identity.is_finished(job, folder)]
     batched, alone = where.jobs(todo)
     rules = {0: "train", 1: "train_gpu"}  # by GPUs, as training.smk names them

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.catalog import load
 from dpfl.files import record_path
-from dpfl.grid import expansion
+from dpfl.grid import configuration, expansion
 from dpfl.pipeline import job_batches, lock, process_cleanup
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
 from dpfl.pipeline.job_batches import kept_folder
@@ -39,7 +39,7 @@ def noise_made_anew(config: Mapping[str, Any]) -> list[Path]:
     They are those of papers with run tables here, whose noise is not what today's code and configuration give. Where
     it comes out the same, the runs stay finished.
     """
-    folder, jobs = Path("results") / config["scale"], expansion.expand(config)
+    folder, jobs = configuration.results_folder(config), expansion.expand(config)
     tables = []
     for paper in config["papers"]:
         own = [job for job in jobs if job.paper == paper]
@@ -56,7 +56,7 @@ def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[
 
     Each of those is named on standard error. No rule makes what is finished, so Snakemake would not know it.
     """
-    folder = Path("results") / config["scale"]
+    folder = configuration.results_folder(config)
     done = {str(path) for path in _finished(expansion.expand(config), folder, set(map(os.path.normpath, options)))}
     for target in sorted(done):
         print(f"dpfl: {target} is finished: training it again would give the same", file=sys.stderr)
@@ -155,7 +155,7 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
 
     Data and features have a line of their own, and count in the time left as all stages do.
     """
-    folder = Path("results") / config["scale"]
+    folder = configuration.results_folder(config)
     jobs = expansion.expand(config)
     since = lock.running_since()
     on_nodes = jobs_on_nodes(jobs, folder) if since is not None else None

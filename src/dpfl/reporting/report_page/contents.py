@@ -16,7 +16,7 @@ from dpfl import __version__
 from dpfl.catalog import Paper, dataset_entries, load, recipe
 from dpfl.errors import InputError
 from dpfl.files import is_regular, parse_json, read_bytes, record_path
-from dpfl.grid import expansion
+from dpfl.grid import configuration, expansion
 from dpfl.reporting.display_names import EpsilonVerdict, data_name, model_name, with_greek_symbols
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
@@ -596,7 +596,7 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
         version=__version__,
         manifest_sha256=hashlib.sha256(read_bytes(manifest)).hexdigest() if is_regular(manifest) else "",
         engine_page="workflow.html" if (folder / "workflow.html").is_file() else "",
-        folder=f"results/{config['scale']}",
+        folder=configuration.results_folder(config).as_posix(),
     )
 
 

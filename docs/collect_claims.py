@@ -182,11 +182,11 @@ def _flower_accountant() -> Iterator[Claim]:
     made_by, delta, added = f"flwr {version('flwr')}", 1e-5, NeighboringRelation.ADD_OR_REMOVE_ONE
     for rounds in (1, 10):
         epsilon = _flower_epsilon(added, SamplingMethod.NO_AMPLIFICATION, 1.0, (50, 100), rounds, delta)
-        name = f"{made_by} fixed clipping strategy: no amplification, {rounds} round{'s' * (rounds > 1)} of 50 of 100"
+        name = f"{made_by} fixed clipping strategy: no amplification, {rounds} round{'s' * (rounds > 1)} of"
         said = {"noise_multiplier": 1.0, "steps": rounds, "delta": delta, "epsilon": epsilon}
         fixed = {"sampler": "fixed_without_replacement", "batch_size": 50, "records": 100}
-        yield {"name": name, **fixed, **said, "neighbouring": "add_or_remove"}
-        yield {"name": name, "sampler": "full_batch", **said, "neighbouring": "zero_out"}
+        yield {"name": f"{name} 50 of 100", **fixed, **said, "neighbouring": "add_or_remove"}
+        yield {"name": f"{name} a named cohort", "sampler": "full_batch", **said, "neighbouring": "zero_out"}
     epsilon = _flower_epsilon(added, SamplingMethod.POISSON, 1.0, (50, 1000), 200, delta)
     yield _poisson_claim(f"{made_by} RdpAccountant: poisson", [(1.0, 50 / 1000, 200)], delta, epsilon)
     replaced = NeighboringRelation.REPLACE_ONE

@@ -140,6 +140,24 @@ def test_a_filter_admits_rounds_as_long_as_the_budget_of_its_order_reaches():
     assert accountant.guarantee("ann", delta=DELTA).upper <= 1.5
 
 
+@pytest.mark.parametrize(("distributed", "noise"), [(False, 2.0), (True, 4.0)])
+def test_a_filter_allows_for_every_number_of_drop_outs_up_to_the_stated_one(distributed, noise):
+    """Fewer make a drawn cohort larger; more leave less of the noise that clients add in shares."""
+    names, target = [f"c{place}" for place in range(1000)], {"epsilon": 2.0, "delta": DELTA}
+    accountant, kind = ClientAccountant(names, neighbouring="replace_one"), {"distributed": distributed}
+    order = filter_order(**target, sampler=FixedBatches(200, 1000), noise_multiplier=noise, neighbouring="replace_one")
+    named = {
+        dropped: set(
+            accountant.would_exceed_filter(
+                ClientRound(FixedBatches(200, 1000), noise, dropped=dropped, **kind), **target, order=order
+            )
+        )
+        for dropped in (0, 60, 190)
+    }
+    assert named[0] <= named[60] <= named[190] == set(names)
+    assert named[0] == (set() if distributed else set(names))
+
+
 def test_an_odometer_shows_no_less_than_what_planned_rounds_spend():
     accountant = ClientAccountant(NAMES)
     assert accountant.odometer("ann", delta=DELTA) == 0.0

@@ -7,6 +7,7 @@ import mpmath
 import mpmath as mp
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
@@ -55,6 +56,23 @@ def test_a_clipped_mean_of_a_fixed_batch_turns_with_the_chance_that_it_holds_the
     for sampling in (Sampling.FULL, "fixed"):
         with pytest.raises(ValueError, match="sampling must be FIXED or WITH_REPLACEMENT"):
             local_privacy.clipped_mean_epsilon(**arguments, sampling=sampling)
+
+
+@pytest.mark.parametrize("sampling", [Sampling.FIXED, Sampling.WITH_REPLACEMENT])
+@pytest.mark.parametrize(("sigma", "steps"), [(4.0, 10), (1.0, 35), (20.0, 200)])
+def test_turning_a_clipped_mean_is_between_both_bounds(sigma, steps, sampling):
+    """dp_accounting's own distributions of the pair, errors on either side, bracket what it spends."""
+    run = {"batch_size": 20, "records": 100, "steps": steps, "delta": 1e-5, "sigma_over_lipschitz": sigma}
+    chance = 0.2 if sampling is Sampling.FIXED else 1 - 0.99**20
+    low, high = (
+        from_gaussian_mechanism(sigma / 2, sampling_prob=chance, pessimistic_estimate=above)
+        .self_compose(steps)
+        .get_epsilon_for_delta(1e-5)
+        for above in (False, True)
+    )
+    known = local_privacy.clipped_mean_known_epsilon(**run, sampling=sampling)
+    assert low * (1 - 1e-3) <= known <= high <= local_privacy.clipped_mean_epsilon(**run, sampling=sampling) * (1 + 1e-3)
+    assert known > 0.9 * local_privacy.clipped_mean_epsilon(**run, sampling=sampling)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import math
 
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import laplace, norm
@@ -87,12 +88,29 @@ def test_equal_segments_are_the_sampler_of_fixed_batches():
     assert one.upper == pytest.approx(two.upper, rel=5e-3)
 
 
+def test_segments_spend_at_least_what_their_pairs_do():
+    """dp_accounting's distributions of the two pairs, composed, with errors on either side."""
+    segments = (Segment(24, 0.51, 0.05), Segment(216, 1.69, 0.1), Segment(1, 3.0, 1.0), Segment(9, 2.0, 0.1, 4.0))
+    found = Segmented(segments).guarantee(FixedBatches(10, 100), noise_multiplier=2.0, steps=250, **REPLACED)
+    low, high = (
+        from_gaussian_mechanism(0.51, sampling_prob=0.05, pessimistic_estimate=above)
+        .self_compose(24)
+        .compose(from_gaussian_mechanism(1.69, sampling_prob=0.1, pessimistic_estimate=above).self_compose(216))
+        .get_epsilon_for_delta(1e-5)
+        for above in (False, True)
+    )
+    assert low * (1 - 1e-3) <= found.lower <= high < found.upper
+    drawn_by_none = Segmented(segments[2:]).guarantee(FixedBatches(10, 100), noise_multiplier=2.0, steps=10, **REPLACED)
+    assert (drawn_by_none.lower, drawn_by_none.lower_by) == (0.0, "nothing")
+
+
 def test_a_clipped_mean_turns_with_the_chance_of_its_own_sampler():
     """One step on half of the records, and ten draws of one out of ten: C_p of N(2, 1), by its closed form."""
     for sampler, rate in ((FixedBatches(5, 10), 0.5), (FixedBatches(10, 10), 1.0), (WithReplacement(10, 10), 0.651322)):
         found = ClippedMeanGaussian().guarantee(sampler, noise_multiplier=1.0, steps=1, **REPLACED)
         inner = math.log1p(math.expm1(found.upper) / rate)
         assert rate * gaussian_delta(inner, 2.0) == pytest.approx(1e-5, rel=2e-3)
+        assert 0.9 * found.upper < found.lower <= found.upper
 
 
 @pytest.mark.parametrize("mechanism", [ClippedMeanGaussian(), ShuffledGaussian(3, 2), Laplace(), Segmented(())])

@@ -170,7 +170,8 @@ FREE = {
     *(f"pnsgd.average_iterate_rate.{name}" for name in ("eta", "strong_convexity")),
     *("federated.federated_harmonic_delta.strong_convexity", "pnsgd.last_iterate_rate.strong_convexity"),
     *(f"local_privacy.{name}.batch_size" for name in ("largest_moments_epsilon", "clipped_mean_epsilon")),
-    *("local_privacy.with_replacement_known_epsilon.batch_size", "federated.step_diameter.eta"),
+    *(f"local_privacy.{name}_known_epsilon.batch_size" for name in ("with_replacement", "clipped_mean")),
+    "federated.step_diameter.eta",
     "federated.FederatedRelease.eta",
 }
 # What else an argument of a function, or of a module's, may not be.

@@ -13,8 +13,9 @@ would tell; and so is a cohort by coins, whose size tells of the client.
 
 Drop-outs of a cohort that is drawn. If a client drops out with a chance that does not depend on who it is or what it
 holds, then those that are left, given their number k, are k of all clients, drawn without replacement: so they count.
-If it may depend on that, name those who answered: they count without amplification. How many drop out may be known and
-depends on nobody's data: whatever is proven, is so given their number.
+If it may depend on who it is, as on its device, name those who answered: they count without amplification. How many
+drop out may be known: whatever is proven, is so given their number. If it depends on a client's data, nothing here
+covers it: who answers is then itself a release.
 
 Rounds that are planned before the first one (cohort rules, noise, their number; drop-outs at random) compose as the
 phases of a run: `ClientAccountant.guarantee`. Where rounds are chosen from what was seen, `odometer` and
@@ -26,7 +27,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -203,13 +204,16 @@ class ClientAccountant:
         """Return the clients of `count` more such rounds whom a Renyi filter at (`epsilon`, `delta`) leaves out.
 
         `order` > 1: one for all rounds, chosen before the first, as by `filter_order`. State the most drop-outs with
-        which the round will still be released; those that there were are for `compose`. Guarantee: if a client is in
-        no round for which this names it, then what is released is (epsilon, delta)-DP for it at any time, whatever
+        which the round will still be released; those that there were are for `compose`. Any number up to that is
+        allowed for: fewer make a drawn cohort larger, more leave less of distributed noise. Guarantee: if a client is
+        in no round for which this names it, then what is released is (epsilon, delta)-DP for it at any time, whatever
         rounds were chosen from what was seen. Sources: `filter_budget`, with its proof in `renyi`; feldman2021filter (a
         filter for each person). Raises ValueError naming the argument.
         """
         budget = filter_budget(epsilon=epsilon, delta=delta, order=order)
-        more = {self._step(round): integer("count", count)}
+        possible = dict.fromkeys(self._step(replace(round, dropped=left)) for left in range(round.dropped + 1))
+        most = max(possible, key=lambda step: self._divergence([Phase(*step, 1)], order))
+        more = {most: integer("count", count)}
         names, spent = [], {}
         for name in self._of(round):
             phases = _phases(self._of_all, self._own.get(name, {}), more)

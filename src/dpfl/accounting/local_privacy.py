@@ -169,17 +169,46 @@ def clipped_mean_epsilon(
 
     Then a record that is drawn at all (into K = `batch_size` slots, WITH_REPLACEMENT or FIXED) may turn the mean
     around: it moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound
-    that a batch of gradients in balance comes near. Raises ValueError naming the argument; other samplings are refused.
+    that `clipped_mean_known_epsilon` comes near. Raises ValueError naming the argument; other samplings are refused.
     Source: derived, with balle2018, Theorems 9 and 10, at a move of 2L for any number of draws.
     """
+    chance, move = _turn(sigma_over_lipschitz, batch_size, records, sampling)
+    _, _, count, failure = _steps(batch_size, records, steps, delta)
+    return _sampled_epsilon(_Once(chance), move, count, failure)
+
+
+def clipped_mean_known_epsilon(
+    *,
+    sigma_over_lipschitz: float,
+    batch_size: int,
+    records: int,
+    steps: int,
+    delta: float,
+    sampling: Sampling = Sampling.WITH_REPLACEMENT,
+) -> float:
+    """Return epsilon at `delta` that clipping the batch's mean gradient is known to spend; all as for
+    `clipped_mean_epsilon`.
+
+    Gradients may be of any length, for only their mean is clipped. If all records but one pull to -L, and that one
+    is so long that a mean with it is clipped to L, then a step shows N(2L, sigma^2) where it is drawn and N(0, sigma^2)
+    else, against N(0, sigma^2) if it also pulls to -L: the pair of a Poisson step.
+    Guarantee: a lower bound of what the worst data set spends, so no privacy guarantee. Source: derived.
+    """
+    chance, move = _turn(sigma_over_lipschitz, batch_size, records, sampling)
+    _, _, count, failure = _steps(batch_size, records, steps, delta)
+    run = {"noise_multiplier": 1 / move, "sample_rate": chance, "steps": count, "delta": failure}
+    return poisson_gaussian.epsilon_interval(**run, neighbouring=Neighbouring.ADD_OR_REMOVE)[0]
+
+
+def _turn(sigma_over_lipschitz: float, batch_size: int, records: int, sampling: Sampling) -> tuple[float, float]:
+    """Return the chance that a batch draws a record, and how far it then moves a clipped mean, in deviations."""
     if not any(sampling is known for known in (Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
         raise ValueError(f"sampling must be FIXED or WITH_REPLACEMENT here, got {sampling!r}")
     move = 2 / real("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
-    batch, n, count, failure = _steps(batch_size, records, steps, delta)
+    batch, n = integer("batch_size", batch_size, at_least=1), integer("records", records, at_least=1)
     if sampling is Sampling.FIXED and batch > n:
         raise ValueError(f"batch_size {batch} does not fit {n} records under sampling {sampling.value!r}")
-    chance = batch / n if sampling is Sampling.FIXED else _chance(batch, n)
-    return _sampled_epsilon(_Once(chance), move, count, failure)
+    return batch / n if sampling is Sampling.FIXED else _chance(batch, n), move
 
 
 def with_replacement_known_epsilon(

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, ClassVar, Protocol
 
 from dpfl.accounting import gaussian_dp, local_privacy, shuffling
-from dpfl.accounting.guarantees import Guarantee, guarantee
+from dpfl.accounting.guarantees import Guarantee, Phase, guarantee, guarantee_of_phases
 from dpfl.accounting.neighbouring import MOVES, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
 from dpfl.accounting.sampler_accountants import sample_rate
@@ -77,13 +77,13 @@ class ClippedMeanGaussian:
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
-        """Return the profile of batches that a replaced record decides; nothing for other relations or samplers."""
+        """Return the profile of batches that a replaced record decides; below, the pair that comes near it.
+
+        Nothing for other relations or samplers.
+        """
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FixedBatches | WithReplacement):
             return _nothing("no accountant for a clipped mean under this sampler and relation")
-        run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
-        drawn = {"sigma_over_lipschitz": noise_multiplier, "sampling": sampler.sampling}
-        spent = float(local_privacy.clipped_mean_epsilon(**run, **drawn))
-        return Guarantee(spent, 0.0, "composed profile of a record that turns the mean", "nothing")
+        return _turned_mean(sampler, noise_multiplier, steps, delta)
 
     def __str__(self) -> str:
         return "Gaussian on a clipped mean"
@@ -153,13 +153,15 @@ class Segmented:
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
-        """Return C_p of every round, composed; batches of fixed size, one record replaced."""
+        """Return C_p of every round, composed; below, the pair of the rounds with Gaussian noise on drawn batches.
+
+        Batches of fixed size, one record replaced. A release of all records (p = 1, a preparation) and arsinh noise
+        are left out below: who does not see them sees less. A round that also releases a count of the gradients within
+        the clip norm attains the pair too: others -C and longer, the record +C and no longer, or another such -C.
+        """
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FixedBatches):
             return _nothing("segments are accounted for with batches of fixed size and one record replaced")
-        try:
-            return Guarantee(segments_epsilon(self.segments, delta), 0.0, "C_p of each round, composed", "nothing")
-        except ValueError as refusal:  # a delta or an arsinh scale that no accountant here covers
-            return _nothing(str(refusal))
+        return _of_segments(self.segments, sampler.records, delta)
 
     def __str__(self) -> str:
         laws = sorted({segment.arsinh_scale for segment in self.segments})
@@ -205,6 +207,37 @@ def _gaussian(
         spent = float(local_privacy.epsilon(noise_multiplier=noise_multiplier, steps=steps, delta=delta, **drawn))
         return Guarantee(spent, min(known.lower, spent), "composed profile of the sampler's pair", known.lower_by)
     return known
+
+
+@cache
+def _turned_mean(
+    sampler: FixedBatches | WithReplacement, noise_multiplier: float, steps: int, delta: float
+) -> Guarantee:
+    """Return the guarantee of a clipped mean, once for all that share it."""
+    run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
+    drawn = {"sigma_over_lipschitz": noise_multiplier, "sampling": sampler.sampling}
+    spent = float(local_privacy.clipped_mean_epsilon(**run, **drawn))
+    known = local_privacy.clipped_mean_known_epsilon(**run, **drawn)
+    by = "composed profile of a record that turns the mean", "optimistic PLD of the pair: others -L, the record turns"
+    return Guarantee(spent, min(known, spent), *by)
+
+
+@cache
+def _of_segments(segments: tuple[Segment, ...], records: int, delta: float) -> Guarantee:
+    """Return the guarantee of segments with one record replaced, once for all that share them."""
+    try:
+        spent, by = segments_epsilon(segments, delta), "C_p of each round, composed"
+    except ValueError as refusal:  # a delta or an arsinh scale that no accountant here covers
+        return _nothing(str(refusal))
+    phases = [
+        Phase(FixedBatches(round(each.p * records), records), MOVES[Neighbouring.REPLACE_ONE] * each.sigma, each.rounds)
+        for each in segments
+        if each.p < 1 and math.isinf(each.arsinh_scale)
+    ]
+    if not phases:
+        return Guarantee(spent, 0.0, by, "nothing")
+    known = guarantee_of_phases(phases, delta=delta, neighbouring=Neighbouring.REPLACE_ONE)
+    return Guarantee(spent, min(known.lower, spent), by, known.lower_by)
 
 
 @dataclass(frozen=True)

@@ -265,8 +265,11 @@ def compared(loop: pd.DataFrame, pipeline: pd.DataFrame) -> list[dict[str, objec
         line = dict(zip(keys, key, strict=True)) | {"loop": theirs.tolist(), "pipeline": ours.tolist(), "agree": None}
         if min(len(theirs), len(ours)) > 0 and len(theirs) + len(ours) > 2:
             test = ttest_ind(theirs, ours)
-            line |= {"difference": theirs.mean() - ours.mean(), "deviations": test.statistic, "p": test.pvalue}
-            line["agree"] = bool(abs(test.statistic) <= DEVIATIONS)
+            difference = theirs.mean() - ours.mean()
+            line["difference"] = difference
+            if difference or theirs.std() or ours.std():  # else all runs are alike, and there is nothing to test
+                line |= {"deviations": test.statistic, "p": test.pvalue}
+            line["agree"] = bool(difference == 0 or abs(test.statistic) <= DEVIATIONS)
         lines.append(line)
     return lines
 

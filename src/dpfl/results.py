@@ -21,6 +21,7 @@ import itertools
 import math
 import tempfile
 from atexit import register
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
@@ -42,6 +43,7 @@ from dpfl.errors import InputError
 from dpfl.files import parse_json
 from dpfl.grid import configuration, expansion
 from dpfl.provenance import archive, own_runs
+from dpfl.provenance.trace import value_of
 from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
 from dpfl.reporting.report_page.epsilons import EpsilonStatement, statements
@@ -141,19 +143,29 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
     if ORIGINS not in page:
         raise InputError(f"{paper} {name} does not say which runs its rows are made of: it has no learning curves")
     [chosen] = _kept(f"{paper} {name}", [page], where)
-    settings = _settings(paper, folder)
     chosen = chosen[chosen[ORIGINS] != ""]
-    differing = telling(chosen[[column for column in chosen if column in settings]])
+    cells = _cells(chosen, _settings(paper, folder), f"{paper} {name}")
     rows = _stepped(run_tables(paper, folder))
     parts = []
-    for row in chosen.to_dict("records"):
-        cell = ", ".join(f"{column} {row[column]}" for column in differing) or f"{paper} {name}"
-        own = rows[rows[ORIGIN].isin(row[ORIGINS].split()) & rows["step"].notna()]
+    for cell, origins in zip(cells, chosen[ORIGINS], strict=True):
+        own = rows[rows[ORIGIN].isin(origins.split()) & rows["step"].notna()]
         parts.append(own.assign(cell=cell).reindex(columns=list(COLUMNS["curves"])))
     found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if found.empty or found["accuracy_pct"].isna().all():
         raise InputError(f"no run of these rows of {paper} {name} reports its accuracy by round or epoch")
     return found.astype({"step": int})
+
+
+def _cells(rows: pd.DataFrame, settings: Collection[str], title: str) -> list[str]:
+    """Return a name for each row of a table: the settings that tell rows apart, then other texts and counts that do.
+
+    Rows that all of these leave together are numbered; a single row has the table's title.
+    """
+    others = [name for name in rows if name not in settings and name != ORIGINS and rows[name].dtype.kind in "Oi"]
+    differing = telling(rows[[*(name for name in rows if name in settings), *others]])
+    names = [", ".join(f"{name} {row[name]}" for name in differing) or title for row in rows.to_dict("records")]
+    repeated = {name for name, count in Counter(names).items() if count > 1}
+    return [f"{name}, row {number}" if name in repeated else name for number, name in enumerate(names, 1)]
 
 
 def own_curves(*sources: Source, **where: Any) -> pd.DataFrame:
@@ -290,7 +302,12 @@ def _kept(what: str, tables: Sequence[pd.DataFrame], where: Mapping[str, Any]) -
             raise InputError(f"{what} has no column {column}; there are {', '.join(names)}")
         listed = list(wanted) if isinstance(wanted, Collection) and not isinstance(wanted, str) else [wanted]
         columns = [rows.get(column, pd.Series(math.nan, rows.index)) for rows in tables]
-        masks = [each.isin(listed) | (each.isna() | (each == "") if None in listed else False) for each in columns]
+        values = {value_of(str(value)) for value in listed if value is not None}  # seeds of your own runs are text
+        same = [each.map(str).map(value_of).isin(values) for each in columns]
+        masks = [
+            is_same | (each.isna() | (each == "") if None in listed else False)
+            for is_same, each in zip(same, columns, strict=True)
+        ]
         if not any(mask.any() for mask in masks):
             known = sorted({str(value) for each in columns for value in each.dropna()})
             raise InputError(f"{what} has no {column} {wanted!r}; there are {', '.join(known[:_SHOWN])}")
@@ -312,10 +329,10 @@ def results_folder(source: Source) -> Path:
     if str(source) in SCALES and not path.exists():
         return _of_checkout(str(source))
     if path.is_file():
-        return _only_scale(_unpacked(path.resolve(), path.stat().st_mtime_ns))
+        return _only_scale(_unpacked(path.resolve(), path.stat().st_mtime_ns), path)
     if not path.is_dir():
         raise InputError(f"{source} is not there: name demo, quick or paper, a results folder, or a crate")
-    return path if _has_results(path) else _only_scale(path)
+    return path if _has_results(path) else _only_scale(path, path)
 
 
 def _has_results(folder: Path) -> bool:
@@ -332,13 +349,13 @@ def _of_checkout(scale: str) -> Path:
     raise InputError(f"no results/{scale} here: run make {scale}, or name a results folder or a crate")
 
 
-def _only_scale(root: Path) -> Path:
-    """Return the one results/<scale> of a checkout or a crate; raises InputError if it has none or several."""
+def _only_scale(root: Path, source: Path) -> Path:
+    """Return the one results/<scale> of a checkout or a crate; raises InputError if the source has none or several."""
     found = [folder for scale in SCALES if _has_results(folder := root / "results" / scale)]
     if len(found) == 1:
         return found[0]
     several = ", ".join(map(str, found))
-    raise InputError(f"{root} has {f'several results: name one of {several}' if found else 'no results of dpfl'}")
+    raise InputError(f"{source} has {f'several results: name one of {several}' if found else 'no results of dpfl'}")
 
 
 @cache

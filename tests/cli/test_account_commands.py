@@ -49,6 +49,8 @@ def test_a_proven_claim_passes(account):
         (["--sampler", "poisson"], "needs sample_rate"),
         (["--sampler", "poisson", "--sample-rate", "2"], "sample_rate"),
         (["--sampler", "full_batch", "--records", "3"], "no setting of its own"),
+        (["--sampler", "poisson", "--sample-rate", "0.01", "--steps", "1" + 20 * "0"], "steps must be at most 9007"),
+        (["--sampler", "with_replacement", "--batch-size", "1" + 20 * "0", "--records", "9"], "batch_size must be at"),
     ],
 )
 def test_wrong_options_are_one_line(account, options, message):

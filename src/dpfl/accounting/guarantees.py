@@ -159,6 +159,7 @@ def _through(points: list[tuple[float, float, float]], aim: float) -> float:
 
 _LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
 _SMALLEST_DELTA = 1e-15
+_LARGEST_COUNT = 2**53  # float64 cannot count further
 
 
 @dataclass(frozen=True)
@@ -423,7 +424,7 @@ def _run(
     """Check the arguments that all questions share. Raises ValueError naming the argument."""
     relation = member("neighbouring", Neighbouring, neighbouring)
     sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_LEAST_NOISE)
-    count, failure = integer("steps", steps), real("delta", delta, at_least=1e-290, below=1)
+    count, failure = _count("steps", steps), real("delta", delta, at_least=1e-290, below=1)
     run = Run(sampler, sigma, count, failure, relation)
     accountant(run)  # refuses what is no sampler
     run = replace(run, sampler=_in_plain_numbers(sampler))
@@ -440,11 +441,16 @@ def _checked_runs(phases: Sequence[Phase], delta: float, neighbouring: Neighbour
     return [run for run in runs if run.steps]
 
 
+def _count(name: str, value: float) -> int:
+    """Return a count. Raises ValueError naming it where it is none, or float64 cannot count so far."""
+    return integer(name, real(name, value, at_most=_LARGEST_COUNT))
+
+
 def _in_plain_numbers(sampler: Accountable) -> Accountable:
     """Return the sampler with Python's numbers: unsigned ones of numpy wrap around, its short ones round."""
     given = {}
     for each in fields(sampler):
-        read = real if each.type in (float, "float") else integer
+        read = real if each.type in (float, "float") else _count
         given[each.name] = read(each.name, getattr(sampler, each.name))
     return replace(sampler, **given)
 

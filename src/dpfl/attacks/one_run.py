@@ -89,7 +89,7 @@ def _least_total(curve: InverseCurve, tail: float, canaries: int, guesses: int, 
 def mu_lower_bound(*, canaries: int, guesses: int, right: int, confidence: float = 0.95) -> float:
     """Return the mu that the guesses refute: with probability `confidence` or more no smaller mu-GDP holds.
 
-    The largest mu whose `p_value` is at most 1 - confidence; 0 where they refute none. Arguments as for `p_value`. To
+    The largest mu whose `curve_p_value` is at most 1 - confidence; 0 where they refute none. Arguments as for that. To
     read an epsilon off it (dpfl.accounting.gaussian_dp.epsilon) assumes that the trade-off curve is Gaussian.
     Raises ValueError naming the argument.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,8 +22,6 @@ from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
 if TYPE_CHECKING:  # torch and pandas are slow to import
-    import pandas as pd
-
     from dpfl.data.own_arrays import OwnData
     from dpfl.images.own_federation import OwnFederationSettings, OwnModel, OwnRun
 
@@ -106,7 +105,7 @@ def fedavg(
     given = {name: value for name, value in locals().items() if name not in ("data", "model", "out")}
     if device not in ("cpu", "cuda"):
         raise InputError(f"--device is {device}; it must be cpu or cuda")
-    if (out / "runs.csv").exists():
+    if record_path(out / "runs.csv").exists():
         raise InputError(f"{out} has a finished run: name another folder")
     require_writable(out)
     from dpfl.pipeline.devices import own_gpu
@@ -156,22 +155,25 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
         run = train(data, model, settings, shares, known, checkpoint, progress)
     buffer = io.BytesIO()
     torch.save(run.weights, buffer)
-    names = ("clients.csv", "privacy.md", "model.pt", "runs.csv")  # the last one says that the run is finished
+    names = ("clients.csv", "privacy.md", "model.pt", "runs.csv")
     outputs = [out / name for name in names]
     write_table(run.clients, outputs[0])
     write_atomically(outputs[1], _page(data, model, settings, run, is_secret))
     with replacing(outputs[2]) as temporary:
         temporary.write_bytes(buffer.getvalue())
     write_table(run.runs.assign(seed="secret") if is_secret else run.runs, outputs[3])
-    record = record_path(outputs[3])
-    stage.write(record, outputs)
-    record.chmod(_OWNER_ONLY)
+    others = os.umask(0o777 - _OWNER_ONLY)  # the record has the seed: nobody else may read it, at no time
+    try:
+        stage.write(record_path(outputs[3]), outputs)  # it says that the run is finished
+    finally:
+        os.umask(others)
     for left in (checkpoint, seed_file):
         left.unlink(missing_ok=True)
     print(outputs[1].read_text(encoding="utf-8"))
 
 
 _OWNER_ONLY = 0o600
+_EXACT = "{:.6g}"
 _RESOURCES = ("seed", "device", "threads", "memory_gb")
 """Settings with which an interrupted run may go on that began with others; its seed is its own."""
 
@@ -198,6 +200,7 @@ def _keep_seed(file: Path, seed: int, identity: str) -> None:
 
 def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: OwnRun, is_secret: bool) -> str:
     """Return the privacy card of a run. It may be published: of the training records it has their numbers alone."""
+    from dpfl.reporting.display_names import span
     from dpfl.reporting.privacy_card import card, statement_facts
 
     [row], clients = run.runs.to_dict("records"), run.clients
@@ -209,7 +212,7 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     steps = f"learning rate {settings.learning_rate:g}, momentum {settings.momentum:g}"
     facts = {
         "Data": f"{data.name}: {counts}",
-        "Clients": f"{settings.clients}, divided by {settings.partition}; {_span(sizes)} records each{left_out}",
+        "Clients": f"{settings.clients}, divided by {settings.partition}; {span(sizes, _EXACT)} records each{left_out}",
         "Model": f"{model.path}: {len(model.initial)} parameters; SHA-256 of its source {model.source_sha256 or '-'}",
         "Training": f"federated averaging: {rounds}; {steps}",
         "Accuracy": f"{row['accuracy_pct']:.2f} % of the test records after the last round ({row['status']})",
@@ -225,17 +228,11 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     notes += _NOTES if settings.private else ()
     if sizes.nunique() > 1 and row["noise_multiplier"]:
         noise = clients["privacy_noise_multiplier"]
-        notes.insert(0, f"{_WEAKEST} The noise multiplier of a client is {_span(noise)}.")
+        notes.insert(0, f"{_WEAKEST} The noise multiplier of a client is {span(noise, _EXACT)}.")
     if row["noise_multiplier"] and settings.delta * sizes.max() >= 1:
         notes.insert(0, f"delta is not below 1/{sizes.max()}: to publish one record in clear would be as private.")
     condition = f"{_SECRET if is_secret else _NAMED} {_CONDITION}" if settings.private else _NO_NOISE
     return card("Privacy of this run", facts, notes, condition=condition)
-
-
-def _span(values: pd.Series) -> str:
-    """Return the smallest and the largest number of a column, or the one that all are."""
-    ends = dict.fromkeys(f"{value:.6g}" for value in (values.min(), values.max()))
-    return " to ".join(ends)
 
 
 def _test_note(data: OwnData) -> str:

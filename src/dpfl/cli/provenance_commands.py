@@ -86,7 +86,7 @@ def audit(
     _require_effect(files_only, quick, rerun, seed, rerun_cell, where, seal, signature, signers)
     folder = _spelled(folder)
     if seal:
-        refuse_beside_a_run()
+        refuse_beside_a_run(folder.parents[1])
     with only_run(folder.parents[1], "dpfl audit") if rebuild and folder.is_dir() else nullcontext():
         report = check(folder, sealed=not seal)
         if signature and signers:

@@ -35,7 +35,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     known = getattr(load(paper), kind)
     if name is not None and name not in known:
         raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
-    resolved = configuration.read(config)
+    resolved = _resolved(config, paper)
     folder = configuration.results_folder(resolved)
     # The jobs of this configuration that have been trained: nothing that an earlier configuration left behind.
     jobs = [job.name for job in expansion.expand(resolved) if job.paper == paper]
@@ -53,13 +53,21 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     return made
 
 
+def _resolved(config: Path, paper: str) -> dict[str, Any]:
+    """Return a configuration that has the paper; raises InputError for another: it would make pages without runs."""
+    resolved = configuration.read(config)
+    if paper not in resolved["papers"]:
+        raise InputError(f"papers: {config} does not have {paper}; it has {', '.join(resolved['papers'])}")
+    return resolved
+
+
 def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
     """Write the verdicts on a paper's claims with their record; return their CSV file, none where it was finished."""
     from dpfl.provenance.run_identity import is_page_current
     from dpfl.reporting.claims import evaluate, files, write
     from dpfl.reporting.results import Results
 
-    facts, folder = load(paper), configuration.results_folder(configuration.read(config))
+    facts, folder = load(paper), configuration.results_folder(_resolved(config, paper))
     listed = [folder / kind / f"{paper}_{name}.csv" for kind in ("tables", "figures") for name in getattr(facts, kind)]
     pages = sorted(page for page in listed if page.exists())
     if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):

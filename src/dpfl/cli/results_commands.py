@@ -32,10 +32,13 @@ def compare(
     change of many steps of its metric (of an accuracy: 100 % / test records). Exits with 1 if a cell differs by more
     than chance. Runs of dpfl fedavg are named by a folder that has their folders.
     """
+    from dpfl.provenance.trace import require_own
     from dpfl.reporting.comparison import FEWEST_SEEDS, Difference
     from dpfl.reporting.results import write_csv
     from dpfl.results import compare as compared
 
+    if csv:
+        require_own(csv, "--csv")
     cells = compared(first, second, metric)
     if csv:
         with replacing(csv) as temporary:
@@ -90,6 +93,7 @@ def curves(
     tensorboard: Annotated[Path | None, typer.Option("--tensorboard", help="write event files to a new folder")] = None,
 ) -> None:
     """Draw accuracy by round of the runs behind each cell of a table, or of your own runs."""
+    from dpfl.provenance.trace import require_own
     from dpfl.reporting.learning_curves import write, write_events
     from dpfl.results import curves as learning_curves
     from dpfl.results import own_curves
@@ -110,6 +114,7 @@ def curves(
         print(f"{write_events(data, tensorboard)} runs written to {tensorboard}; tensorboard --logdir shows them")
         return
     path = out or Path(f"{name}_curves.svg")
+    require_own(path, "--out")
     write(data, title, path)
     print(f"{data['cell'].nunique()} cells drawn to {path}")
 

@@ -157,7 +157,7 @@ def build(
 ) -> nn.Module:
     """Return the trained part of `model` for images of that shape, at the initial weights of `seed`.
 
-    The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights: dpfl.engine.networks.
+    The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights: `initialised`.
     Max-pooling stands before the activation: both are monotone, so the order changes no value, only the cost. Average
     pools stand after it, as in the code, for there the order matters.
     Raises InputError for another shape than (1, 28, 28) and (3, 32, 32).

@@ -56,26 +56,27 @@ def running_since() -> float | None:
     return None if holder is None or "," in holder else _LOCK.stat().st_mtime
 
 
-def refuse_beside_a_run() -> None:
-    """Raise InputError where a run or `dpfl pages` is at work in this folder: a stage that was started by hand would
-    write what the run reads or writes. The run's own stages name their controller in the environment."""
+def refuse_beside_a_run(project: Path = Path()) -> None:
+    """Raise InputError where a run or `dpfl pages` is at work in the project's folder: a stage that was started by hand
+    would write what the run reads or writes. The run's own stages name their controller in the environment."""
     if process_cleanup.CONTROLLER in os.environ:
         return
-    if (holder := _lock_holder()) is not None:
+    if (holder := _lock_holder(project)) is not None:
         raise _at_work(holder)
-    if others := _snakemakes(Path.cwd()):
+    if others := _snakemakes(project.absolute()):
         raise _at_work(others[0])
 
 
-def _lock_holder() -> str | None:
+def _lock_holder(project: Path = Path()) -> str | None:
     """Return what the holder of the folder's lock wrote of itself, or None if nothing has it."""
+    place = project / _LOCK
     try:
-        with _LOCK.open(encoding="utf-8") as stream:
+        with place.open(encoding="utf-8") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return _LOCK.read_text(encoding="utf-8").strip() or "unknown"
+        return place.read_text(encoding="utf-8").strip() or "unknown"
     return None
 
 

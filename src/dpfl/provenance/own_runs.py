@@ -23,7 +23,8 @@ _SECRET = "secret"
 
 def folders(source: Path) -> list[Path]:
     """Return the folders of finished runs: `source` itself, or those directly in it; [] if there is none."""
-    return [source] if (source / _RUNS).is_file() else sorted(each.parent for each in source.glob(f"*/{_RUNS}"))
+    record = record_path(Path(_RUNS))
+    return [source] if (source / record).is_file() else sorted(each.parent for each in source.glob(f"*/{record}"))
 
 
 def read(sources: Sequence[Sequence[Path]]) -> list[list[pd.DataFrame]]:

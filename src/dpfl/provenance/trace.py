@@ -91,7 +91,7 @@ def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]
 
     For a picture or a page, the CSV of the same name is used. Raises InputError as `rows_where` and `trace` do.
     """
-    data = path if path.name.endswith(".csv.gz") else path.with_suffix(".csv")
+    data = path if path.name.endswith(".csv.gz") else _csv_of(path)
     rows = rows_where(data, wanted)
     complete = trace(data)
     root, _ = project_of(data)
@@ -101,6 +101,11 @@ def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]
     for node in tree.walk():
         node.runs = kept.get(node.path, [])
     return tree, rows
+
+
+def _csv_of(page: Path) -> Path:
+    """Return the CSV beside a page, a picture, or the page on a table's privacy."""
+    return page.with_name(f"{page.stem.removesuffix('.privacy')}.csv")
 
 
 def is_recorded(rows: list[Row]) -> bool:
@@ -439,6 +444,12 @@ _LARGEST_DESCRIPTION = 1 << 20  # bytes; those of the datasets have a few hundre
 _DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
+def require_own(path: Path, option: str) -> None:
+    """Raise InputError, naming the option, where a path is that of a file that the pipeline wrote."""
+    if os.path.lexists(record_path(path)) or os.path.lexists(record_path(_csv_of(path))):
+        raise InputError(f"{option} {path} is a file that the pipeline wrote: give another name")
+
+
 def draw(top: Node, path: Path) -> None:
     """Draw the tree below `top` to `path`, .svg or .png.
 
@@ -448,8 +459,7 @@ def draw(top: Node, path: Path) -> None:
         raise InputError(f"--picture {path} must end in .svg or .png")
     if not path.parent.is_dir():
         raise InputError(f"--picture {path}: there is no folder {path.parent}")
-    if os.path.lexists(record_path(path)) or os.path.lexists(record_path(path.with_suffix(".csv"))):
-        raise InputError(f"--picture {path} is a file that the pipeline wrote: give another name")
+    require_own(path, "--picture")
     from dpfl.reporting import style
 
     columns, edges = _layers(top)

@@ -227,6 +227,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "missing": "cases that were not run",
         "single": "of the cases in `open`: those with a single run on at least one side, which no test can judge",
         "fail_alone": "cases not in `fail` that would be if each case were tested alone, without Holm's method",
+        "hold_alone": "cases not in `hold` that would be if each case were tested alone, without Holm's method",
         "short": "cases not in `fail` that miss the claim by more than chance, by less than the margin or tested alone",
         "case": "case that decides",
         "n": "runs of it, 0 if it is computed",
@@ -269,6 +270,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "runs": "runs that the row is made of (seeds, where cells are compared); in errata those behind `independent`",
         "origins": "these runs, <job>:<row of its run table, from 0>, with blanks between",
         "seeds": "seeds that count, or that a fit has at least",
+        "limited": "whether the projection limits the model on too many points of a line: its exponent judges no claim",
         "points": "points of a fit",
         "ran_on": "dataset that the runs used, empty if there is none",
         "stand_in": "whether they used stand-in data; in distance_summary the cells that ran on those alone",
@@ -415,6 +417,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "curves": {
         "cell": "settings in which the chosen cells differ, one text",
         "seed": "seed of the run",
+        "origin": "its row of a run table, or its folder: runs of one cell may have one seed",
         "step": "rounds or epochs trained, from 1",
         "unit": "of step: round or epoch",
         "accuracy_pct": "accuracy on the test set after it, per cent",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting import style
+from dpfl.reporting.display_names import count_range
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +43,7 @@ def draw(data: pd.DataFrame, title: str) -> Figure:
         axis.set_axis_off()
     for axis, cell in zip(axes.flat, cells, strict=False):
         own = data[data["cell"] == cell]
-        for _, run in own.groupby("seed"):
+        for _, run in own.groupby("origin"):
             axis.plot(run["step"], run["accuracy_pct"], color=style.SKY, linestyle="-", linewidth=0.6)
         mean = own.groupby("step")["accuracy_pct"].mean()
         axis.plot(mean.index, mean, color=style.BLUE, linestyle="-", marker="o" if len(mean) < 3 else None)
@@ -50,8 +52,7 @@ def draw(data: pd.DataFrame, title: str) -> Figure:
         axis.set_xlabel(own["unit"].iloc[0])
     for axis in axes[:, 0]:
         axis.set_ylabel("accuracy, %")
-    seeds = data.groupby("cell")["seed"].nunique()
-    count = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
+    count = count_range(data.groupby("cell")["origin"].nunique())
     style.footer(figure, f"{title}. Thin: each run; thick: their mean. Runs a cell: {count}.")
     return figure
 
@@ -78,9 +79,12 @@ def write_events(data: pd.DataFrame, folder: Path) -> int:
         raise InputError(f"{folder} is there already: name a new folder, or events of two runs would mix")
     from torch.utils.tensorboard import SummaryWriter
 
-    groups = data.groupby(["cell", "seed"], sort=False)
-    for (cell, seed), run in groups:
-        with SummaryWriter(str(folder / _NO_NAME.sub("_", f"{cell}_seed{seed}"))) as writer:
+    groups = data.groupby(["cell", "seed", "origin"], sort=False)
+    taken: Counter[str] = Counter()
+    for (cell, seed, _), run in groups:
+        name = _NO_NAME.sub("_", f"{cell}_seed{seed}")
+        taken[name] += 1
+        with SummaryWriter(str(folder / (name if taken[name] == 1 else f"{name}_{taken[name]}"))) as writer:
             for step, accuracy in zip(run["step"], run["accuracy_pct"], strict=True):
                 writer.add_scalar("accuracy_pct", accuracy, step)
     return groups.ngroups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,6 +89,14 @@ _SETTING = [
     "privacy_observer",
 ]  # fmt: skip
 _EPSILON = r"\bepsilon \d[\d.e+-]*(?<!\.)"
+_IN_WORDS = {
+    r"noise as published \(moments\) for epsilon [^;, ]+": "noise of the authors' later script",
+    r"noise as published \(advanced_composition\) for epsilon [^;, ]+": "noise of Theorem 2.1",
+    "neither that nor the choice of step size is": "the principal components and the choice of step size are not",
+    r"\b1 rounds step beyond 2/beta and are accounted for by": "one round has a step above 2/beta, and its bound uses",
+    "rounds step beyond 2/beta and are accounted for by": "rounds have a step above 2/beta, and their bound uses",
+}
+"""What notes of the training code say, in the words of the pages."""
 _PUBLIC = "Data and seeds are public: the epsilons are those of the method, and no record is protected by these runs."
 
 
@@ -158,12 +167,19 @@ def _models(own: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def in_plain_words(note: str) -> str:
+    """Return a note of the training code in the words of the pages."""
+    for pattern, words in _IN_WORDS.items():
+        note = re.sub(pattern, words, note)
+    return note
+
+
 def _run_notes(notes: pd.Series) -> list[str]:
     """Return each fact that runs note about their epsilons, with how many of them it is true of, unless of all.
 
     A fact that names the epsilon of its run is one for all epsilons, which the card's rows have.
     """
-    facts = notes.str.replace(_EPSILON, "its epsilon", regex=True).str.split("; ").explode()
+    facts = notes.map(in_plain_words).str.replace(_EPSILON, "its epsilon", regex=True).str.split("; ").explode()
     counts = facts[facts != ""].value_counts(sort=False)
     return [
         f"{fact[0].upper()}{fact[1:]}." if runs == len(notes) else f"{runs} of {len(notes)} runs: {fact}."

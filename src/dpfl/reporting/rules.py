@@ -178,7 +178,11 @@ def from_values(case: str, values: Iterable[float], **facts: Any) -> Case:
 
 
 def difference(case: str, first: Case, second: Case, **facts: Any) -> Case:
-    """Return the case of the first number minus the second, from separate runs (Welch's t-test)."""
+    """Return the case of the first number minus the second by Welch's t-test, as if their runs were separate.
+
+    Runs of one seed often share their data and their noise. As a rule that makes the difference vary less than separate
+    runs would, and the test is then cautious.
+    """
     squares = first.error**2, second.error**2
     error = math.sqrt(sum(squares))
     parts = [
@@ -285,7 +289,8 @@ class Counts:
 
     `hold`, `within_margin`, `fail` and `open` count the judged cases by status; `missing` were not run. `single` of the
     open ones have a single run. Of the cases that do not fail, `fail_alone` would if each were tested alone, and
-    `short` miss the claim by more than chance, also tested alone. The claims' table has a column for each.
+    `short` miss the claim by more than chance, also tested alone; of those that do not hold, `hold_alone` would. The
+    claims' table has a column for each.
     """
 
     hold: int = 0
@@ -296,6 +301,7 @@ class Counts:
     single: int = 0
     fail_alone: int = 0
     short: int = 0
+    hold_alone: int = 0
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Counts:
@@ -337,9 +343,16 @@ class Counts:
         """Say that no case shows a claim that needs one, and what the cases are; none can contradict such a claim."""
         if self.judged < 2:
             return self.sentence(margin, words)
-        opposite = f"; in {self.fail} the opposite is true by more than chance" if self.fail else ""
+        misses = f"; {self.fail} {'misses' if self.fail == 1 else 'miss'} it by more than chance" if self.fail else ""
+        alone = ""
+        if self.hold_alone:
+            alone = (
+                f" Tested alone, {_count(self.hold_alone, 'case')} would {words.show(2)}; adjusted for all "
+                f"{self.judged}, none does."
+            )
         return (
-            f"None of the {self.judged} cases {words.show(1)}, and one would be enough{opposite}{self._others(margin)}."
+            f"None of the {self.judged} cases {words.show(1)}, and one would be enough{misses}{self._others(margin)}."
+            f"{alone}"
         )
 
     def why_undecided(self, margin: str, words: Words = OF_CLAIM) -> str:
@@ -520,6 +533,7 @@ class _Tests:
             single=sum(each is Status.OPEN and case.n == 1 for each, case in zip(statuses, self.cases, strict=True)),
             fail_alone=int((spared & (self.fails < ALPHA)).sum()),
             short=int((spared & (self.misses < ALPHA)).sum()),
+            hold_alone=int((self.holds < ALPHA).sum()) - statuses.count(Status.HOLDS),
         )
 
     def foremost(self, decisive: tuple[np.ndarray, bool]) -> int:

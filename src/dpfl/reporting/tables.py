@@ -195,9 +195,13 @@ def _latex_text(text: object) -> str:
     table = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
     table |= {"∞": r"$\infty$", "ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "−": "$-$"}
     table |= {"λ": r"$\lambda$", "θ": r"$\theta$", "η": r"$\eta$", "μ": r"$\mu$"}
+    table |= {"τ": r"$\tau$", "Φ": r"$\Phi$", "Ψ": r"$\Psi$", "Ω": r"$\Omega$"}
+    table |= {"≥": r"$\geq$", "≤": r"$\leq$", "≲": r"$\stackrel{<}{\sim}$", "→": r"$\to$", "√": r"$\surd$"}
     table |= {"α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "κ": r"$\kappa$", "ρ": r"$\rho$"}
     table |= {"·": r"$\cdot$", "⁻": "$^{-}$"}
     table |= {raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+    table |= {lowered: f"$_{{{letter}}}$" for letter, lowered in zip("0tijr", "₀ₜᵢⱼᵣ", strict=True)}
+    table |= {"\N{COMBINING TILDE}": r"$\tilde{\ }$"}
     table |= {character: f"\\{character}" for character in "&%$#_{}"}
     return "".join(table.get(character, character) for character in str(text))
 

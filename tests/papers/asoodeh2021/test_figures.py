@@ -268,9 +268,11 @@ def test_slopes_are_the_exponents_of_the_noise_alone(as_runs, users, sigma):
 
 
 def test_points_that_the_ball_holds_are_not_fitted(as_runs):
-    kept = figures.slopes(as_runs(made_up().assign(idle_excess_risk=0.07)))
-    assert len(kept) == 3
+    fitted = figures.slopes(as_runs(made_up().assign(idle_excess_risk=0.07)))
+    kept, limited = fitted[~fitted["limited"]], fitted[fitted["limited"]]
+    assert len(kept) == 3 and len(fitted) == 6 and (limited["points"] == 3).all()
     assert set(kept[kept["against"] == "users"]["fixed"]) == {"sigma = 0.1", "sigma = 0.2"}
+    assert set(limited[limited["against"] == "users"]["fixed"]) == {"sigma = 0.4"}
 
 
 @pytest.mark.parametrize(("study", "power"), [("example", -0.5), ("convex", -0.5), ("convex", -1.0)])

@@ -321,13 +321,18 @@ def _shares(results: Results, panel: str) -> pd.DataFrame:
 
 
 def _exponents(study: str, against: str) -> Callable[[Results], ClaimEvidence]:
-    """Return the function that makes the cases of an exponent that the runs of a study show."""
+    """Return the function that makes the cases of an exponent that the runs of a study show; beside them the lines on
+    which the projection limits the model."""
 
     def cases(results: Results) -> ClaimEvidence:
         rates = results.table(KEY, "rates")
         rows = rates[(rates["study"] == study) & (rates["against"] == against)]
         name = "{dataset}, m = {batch_size:g}, {fixed}"
-        return ClaimEvidence(interval_cases(rows, name, rows["slope"], rows["interval"], target=rows["expected"]))
+        counted, beside = (
+            interval_cases(each, text, each["slope"], each["interval"], target=each["expected"])
+            for each, text in ((rows[~rows["limited"]], name), (rows[rows["limited"]], f"{name}, projection limits"))
+        )
+        return ClaimEvidence(counted, beside=beside)
 
     return cases
 

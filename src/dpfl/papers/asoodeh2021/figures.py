@@ -51,7 +51,7 @@ _TEXT = ("model", "step", "draw", "release")
 
 
 def dimensions(results: Results) -> pd.DataFrame:
-    """Return one row per (draw, release, noise_std, features): COLUMNS, runs, mean excess_risk, interval, exponent.
+    """Return one row per (draw, release, noise_std, features): DIMENSION_COLUMNS, runs, risk, interval, exponent.
 
     `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
     features in the excess risk due to noise (a run's less that of the noiseless run with its seed), of the
@@ -165,7 +165,7 @@ TRUST_TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_p
 
 
 def trust_data(results: Results) -> pd.DataFrame:
-    """Return each algorithm's best step at each epsilon: TASK, algorithm, trust, runs, accuracy, risk, intervals.
+    """Return each algorithm's best step at each epsilon: TRUST_TASK, algorithm, trust, runs, accuracy, risk, intervals.
 
     The step is that of the least mean excess risk: a choice that no budget pays for.
     """
@@ -300,14 +300,15 @@ def mean_risks(results: Results) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-RATES = ["study", *TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval", ORIGINS]
+RATES = ["study", *TASK, "against", "fixed", "expected", "limited", "points", "runs", "slope", "interval", ORIGINS]
 
 
 def slopes(results: Results) -> pd.DataFrame:
     """Return the fitted exponents that the paper states, one row per line of points.
 
-    Columns: study, TASK, against ("users" or "sigma^2"), fixed (what else a line shares, in words), expected, points,
-    runs, slope (mean of the seeds' slopes), interval.
+    Columns: study, TASK, against ("users" or "sigma^2"), fixed (what else a line shares, in words), expected, limited
+    (whether the projection limits the model, so that the line shows nothing of the rate), points, runs, slope (mean of
+    the seeds' slopes), interval.
     """
     rows = [
         *_noise_slopes(study(results, "price")),
@@ -321,7 +322,8 @@ def _noise_slopes(runs: pd.DataFrame) -> list[tuple]:
     users and batches.
 
     Only points where the mean excess risk is below that of w = 0 count: beyond, the projection on the ball limits the
-    model and hides what the noise would cost.
+    model and hides what the noise would cost. A line with too few of them has the exponent of all its points, and is
+    limited.
     """
     if runs.empty:
         return []
@@ -331,11 +333,13 @@ def _noise_slopes(runs: pd.DataFrame) -> list[tuple]:
     noisy["share"] = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
     noisy["sigma^2"] = noisy["noise_std"] ** 2
     mean = noisy.groupby([*TASK, "noise_std", "users"])["excess_risk"].transform("mean")
-    noisy = noisy[mean < noisy["idle_excess_risk"]]
+    noisy["free"] = mean < noisy["idle_excess_risk"]
     rows = []
     for against, fixed, word, expected in (("users", "noise_std", "sigma", -1.0), ("sigma^2", "users", "users", 1.0)):
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
-            rows += _fitted(["price", *task, against, f"{word} = {value:g}", expected], line, against, "share")
+            key = ["price", *task, against, f"{word} = {value:g}", expected]
+            free = line[line["free"]]
+            rows += _fitted([*key, False], free, against, "share") or _fitted([*key, True], line, against, "share")
     return rows
 
 
@@ -354,7 +358,7 @@ def _rate_slopes(results: Results, name: str) -> list[tuple]:
     )
     rows = []
     for (*task, fixed), line in runs.groupby([*TASK, "fixed"]):
-        rows += _fitted([name, *task, "users", fixed, -0.5], line, "users", "rate")
+        rows += _fitted([name, *task, "users", fixed, -0.5, False], line, "users", "rate")
     return rows
 
 
@@ -860,10 +864,18 @@ def rates_page(data: pd.DataFrame) -> TableLayout:
                 f"{value:.3f} ± {half:.3f}" for value, half in zip(data["slope"], data["interval"], strict=True)
             ],
             "Claimed": data["expected"].map("{:g}".format),
-            "Points": data["points"].map(str),
+            "Points": [
+                f"{points}{', limited' if limited else ''}"
+                for points, limited in zip(data["points"], data["limited"], strict=True)
+            ],
         }
     )
     notes = [f"Mean of the seeds' exponents ± half-width of the 90 % interval, {count_range(data['runs'])} seeds."]
+    if data["limited"].any():
+        notes.append(
+            f"Points with more excess risk than w = 0 do not count: there the projection limits the model. A line with "
+            f"fewer than {FEWEST} other points is limited; it has the exponent of all its points, and judges no claim."
+        )
     notes += [f"Stand-in data: {name}." for name in stand_ins(data)]
     return TableLayout(body, notes)
 

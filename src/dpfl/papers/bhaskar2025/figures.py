@@ -142,7 +142,7 @@ def _mark_counterexample(axis: Axes, place: float, row: pd.Series) -> None:
     axis.set_ylim(bottom=at[1] - _LABEL_ROOM)
     axis.plot(*at, marker="o", markersize=13, markerfacecolor="none", color=colour, linestyle="none")
     label = (
-        f"counterexample: {at[1]:+.2f}, the claim needs above 0\n(published, {model_name(row['model'])}, "
+        f"counterexample: {at[1]:+.2f}, the claim needs at least 0\n(published, {model_name(row['model'])}, "
         f"{data_lines(row['dataset'])}, {budget_name(row['epsilon'])})"
     )
     look = {"color": colour, "fontsize": style.SMALL, "ha": "right", "va": "top"}

@@ -159,9 +159,10 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claimed ε below this lower bound "
         "is refuted."
     )
+    interval = " ± is a 95 % interval by Student's t for each row alone." if cells["runs"].max() > 1 else ""
     notes.append(
         'Accuracy is in per cent. "Over shuffled" is the difference in points, on the seeds that ran with all three '
-        f"samplers (seeds: {count_range(cells['runs'])}). ± is a 95 % interval by Student's t for each row alone."
+        f"samplers (seeds: {count_range(cells['runs'])}).{interval}"
     )
     notes += sorted(set(cells["data_note"]) - {""})
     return notes

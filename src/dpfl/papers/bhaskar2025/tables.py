@@ -442,7 +442,8 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
         f"with a run that diverged or ended at chance (below {CHANCE_PCT:g} %). Bimodal: cells whose runs "
         f"differ by more than {BIMODAL_PCT:g} points. Reproduced: of the cells with two seeds or more, "
         f"those whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and "
-        "for a single run. A value in an interval that is too wide to tell counts as not reproduced.",
+        "for a single run. A value in an interval that is too wide to tell counts as not reproduced. Table 5 repeats "
+        "twelve cells of Tables 2 to 4, which count twice.",
     ]
     if data["compared"].any():
         notes.append(_goals_missed(data))
@@ -459,9 +460,10 @@ def _of_judged(data: pd.DataFrame, share: str) -> list[str]:
 
 
 def _goals_missed(data: pd.DataFrame) -> str:
-    """Name our goals, and the rows of single data sets and models that miss one."""
+    """Name our goals, and the pairs of data set and model that miss one."""
     far, few = [], []
-    for row in data[(data["dataset"] != ALL) & (data["model"] != ALL)].itertuples():
+    pairs = data[(data["dataset"] != ALL) & (data["model"] != ALL)]
+    for row in pairs.itertuples():
         name = f"{data_name(row.dataset)} {model_name(row.model)}"
         goal = LINEAR_GOAL_PCT if row.model == "scatter_linear" else GOAL_PCT
         if round(row.median_distance_pct, 2) > goal:
@@ -469,10 +471,14 @@ def _goals_missed(data: pd.DataFrame) -> str:
         if row.judged and row.reproduced_as_single < GOAL_SHARE:
             few.append(name)
     text = (
-        f"Our goals for each row: a median distance of at most {GOAL_PCT:g} point, of {LINEAR_GOAL_PCT:g} for "
-        f"ScatterNet + linear, and {100 * GOAL_SHARE:g} % reproduced as single runs."
+        f"Our goals for each data set and model: a median distance of at most {GOAL_PCT:g} point, of "
+        f"{LINEAR_GOAL_PCT:g} for ScatterNet + linear, and {100 * GOAL_SHARE:g} % reproduced as single runs."
     )
-    return f"{text} Median too large: {', '.join(far) or 'none'}. Fewer reproduced: {', '.join(few) or 'none'}."
+    judged = int((pairs["judged"] > 0).sum())
+    return (
+        f"{text} Median too large in {len(far)} of {int((pairs['compared'] > 0).sum())}: {', '.join(far) or 'none'}. "
+        f"Fewer reproduced in {len(few)} of the {judged} with an interval: {', '.join(few) or 'none'}."
+    )
 
 
 # The paper's layout: three lines a row.
@@ -485,8 +491,10 @@ _LEGEND = (
     f"Accuracy in per cent. Ours: the mean over the runs; n is their number if it is below {PUBLISHED_RUNS}. If runs "
     f"differ by more than {BIMODAL_PCT:g} points, the table has the least and the most accurate instead of a mean. "
     "Difference: ours minus published, coloured on the page by the verdict. *: the published value is outside the 95 % "
-    "prediction interval that our runs give for a mean of ten runs."
+    "prediction interval that our runs give for a mean of ten runs. ?: it is inside, but the interval is too wide to "
+    "tell."
 )
+_MARKS = {NOT_REPRODUCED: "*", UNDECIDED: "?"}
 
 
 def split_page(cells: pd.DataFrame) -> TableLayout:
@@ -564,14 +572,14 @@ def _published(cell: pd.Series) -> str:
 
 
 def _difference(cell: pd.Series) -> str:
-    """Return ours minus published, marked if the published value is outside; or why there is none."""
+    """Return ours minus published, marked if the published value is outside or cannot be told; or why there is none."""
     if cell.runs == 0:
         return ""
     if cell.stand_in:
         return "stand-in"
     if _is_bimodal(cell):
         return "–"
-    return f"{cell.difference_pct:+z.2f}{'*' if cell.prediction == NOT_REPRODUCED else ''}"
+    return f"{cell.difference_pct:+z.2f}{_MARKS.get(cell.prediction, '')}"
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:

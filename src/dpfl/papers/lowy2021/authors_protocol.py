@@ -108,9 +108,9 @@ def _notes(data: pd.DataFrame) -> list[str]:
     notes = [
         "The batch's mean gradient is clipped, as in the authors' scripts. One record can change its sign, so "
         "minibatch SGD may exceed the ε asked for. For comparison only.",
-        "Noise as some of their scripts calibrate it: that of minibatch SGD for a client's training records (356 at "
-        "N = 3, 105 at N = 10), that of local SGD for its records before the split (446, 134), with δ = 1/n² of the "
-        "same n. An earlier one counts training records in both, as we do where every record is clipped, in figures "
+        "The noise is as in some of their scripts. They calibrate minibatch SGD for a client's training records (356 "
+        "at N = 3, 105 at N = 10) and local SGD for all its records before the split (446, 134), with δ = 1/n² of the "
+        "same n. An earlier script counts training records in both, as we do where every record is clipped, in figures "
         "and the other rows of other tables; that makes local SGD's noise 22 to 24 % larger. The logarithm of Theorem "
         "2.1 has K/n in it in the scripts and here: 6 to 8 % less noise than the theorem's.",
         "Plain loop: the protocol written anew without this package (tests/papers/lowy2021/authors_logic.py), "

@@ -21,7 +21,8 @@ from dpfl.papers.lowy2021.comparisons import (
     trials,
 )
 from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
-from dpfl.reporting.display_names import EpsilonVerdict, at_most, budget_cell, epsilon_verdict
+from dpfl.reporting.display_names import EpsilonVerdict, at_least, at_most, budget_cell, epsilon_verdict
+from dpfl.reporting.privacy_card import in_plain_words
 from dpfl.reporting.results import ORIGINS, origins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -75,7 +76,9 @@ def _mnist_page(data: pd.DataFrame) -> TableLayout:
         }
     )
     notes = ["Misclassified test records in percent, pooled over the clients.", _TESTS, f"{_SPENT} {_rows_note(data)}"]
-    notes += [f"{split.capitalize()} split: {UNACCOUNTED[split]}." for split in dict.fromkeys(data["split"])]
+    notes += [
+        f"{split.capitalize()} split: {in_plain_words(UNACCOUNTED[split])}." for split in dict.fromkeys(data["split"])
+    ]
     return TableLayout(body, [*notes, *stand_in_notes(data)])
 
 
@@ -90,7 +93,7 @@ def _rows_note(data: pd.DataFrame) -> str:
         .itertuples(index=False)
     ]
     counts = ", ".join(f"{count} {each}" for each in EpsilonVerdict if (count := verdicts.count(each)))
-    said = f" So counted, the later script's budgets are: {counts}." if counts else ""
+    said = f" So counted, of the later script's budgets, each once for every split, are: {counts}." if counts else ""
     return (
         "On the data's rows: at most, for records no longer than the longest row of the data. No gradient is longer, "
         "so clipping there would change no step. The later script does not clip. Its bound is twice the longest row, "
@@ -130,13 +133,14 @@ def _price_page(data: pd.DataFrame) -> TableLayout:
 
 
 def _noise(results: Results) -> pd.DataFrame:
-    """Return one row per private (task, noise, clipping, algorithm, epsilon): the noise, and the most it spends."""
+    """Return one row per private (task, noise, clipping, algorithm, epsilon): the noise, and what it spends."""
     runs = trials(results, REGRESSION)
     kinds = [*TASK, "noise", "clipping", "algorithm", "epsilon"]
     private = runs[runs["epsilon"] < math.inf]
     made_of = [origins(group) for _, group in private.groupby(kinds, sort=False)]
     columns = [*kinds, "privacy_sampling", "privacy_records", "batch_size", "privacy_steps", "privacy_delta"]
-    spent = private.drop_duplicates(kinds)[[*columns, "noise_multiplier", "privacy_epsilon_proven"]].rename(
+    ends = ["privacy_epsilon_proven", "privacy_epsilon_refuted"]
+    spent = private.drop_duplicates(kinds)[[*columns, "noise_multiplier", *ends]].rename(
         columns=lambda name: name.removeprefix("privacy_")
     )
     return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_proven"], **{ORIGINS: made_of})
@@ -158,12 +162,17 @@ def _noise_page(data: pd.DataFrame) -> TableLayout:
             "noisy messages": data["steps"].astype(str),
             "noise multiplier": data["noise_multiplier"].map("{:.4g}".format),
             "ε spent": data["epsilon_proven"].map(_spent),
+            "ε at least": data["epsilon_refuted"].map(partial(at_least, digits=3)),
             "asked / spent": data["times_looser"].map("{:.3g}".format),
-            "keeps ε": (data["epsilon_proven"] <= data["epsilon"]).map({True: "yes", False: "not shown"}),
+            "ε asked is": [
+                epsilon_verdict(*ends)
+                for ends in zip(data["epsilon"], data["epsilon_proven"], data["epsilon_refuted"], strict=True)
+            ],
         }
     )
     notes = ["Noise multiplier: standard deviation over the norm bound of one record's share in what is released."]
-    return TableLayout(body, [*notes, _SPENT, *stand_in_notes(data)])
+    notes += [_SPENT, '"ε at least": for the worst pair of data sets that is known.']
+    return TableLayout(body, [*notes, *stand_in_notes(data)])
 
 
 def _spent(epsilon: float) -> str:

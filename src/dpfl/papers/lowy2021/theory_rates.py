@@ -409,7 +409,8 @@ def draw_free(data: pd.DataFrame) -> Figure:
     style.legend(figure, axes[0], ncols=2)
     edge = span(data["features"] / data["epsilon"] ** 2 / data["records"])
     setting = "d/ε² = n" if edge == "1" else f"d/ε² is {edge} times n"
-    style.footer(figure, f"{seeds_text(data)} {setting} at every point. Titles: fitted power of the ratio.")
+    bars = f"Synthetic data. Ratios of means over {count_range(data['seeds'])} seeds; bars: 90 % interval (jackknife)."
+    style.footer(figure, f"{bars} {setting} at every point. Titles: fitted power of the ratio.")
     return figure
 
 

@@ -118,7 +118,10 @@ def _scenarios(results: Results, *, private: bool = True) -> pd.DataFrame:
     data = results.figure(KEY, "asynchrony")
     rows = data[(np.isfinite(data["epsilon"].astype(float)) == private) & (data["scenario"] != "synchronous")]
     silence = 1 / (1 - rows["x"].where(rows["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
-    words = [IN_WORDS[row.panel].format(row.x) + LINE_NAMES[row.line] for row in rows.fillna({"line": ""}).itertuples()]
+    words = [
+        ", ".join(filter(None, (IN_WORDS[row.panel].format(row.x), LINE_NAMES[row.line])))
+        for row in rows.fillna({"line": ""}).itertuples()
+    ]
     return rows.assign(delay=rows["x"].where(rows["panel"] == "delay", silence).astype(float), scenario=words)
 
 

@@ -223,14 +223,8 @@ class Summary:
         )
 
     def outcomes(self) -> str:
-        """Return how many numbers are reproduced, how many have one run, and the median distance, also by model."""
-        judged, alone = sum(self.counts[each] for each in JUDGED), self.counts[Agreement.SINGLE]
-        said = [
-            f"{self.counts[Agreement.REPRODUCED]} reproduced of {judged} with two runs or more" if judged else "",
-            f"{alone} with one run" if alone else "",
-            f"median difference {self.median:.2g} {self.unit}{self._by_model()}",
-        ]
-        return ", ".join(filter(None, said))
+        """Return how many numbers are reproduced, how many are not, and the median distance, also by model."""
+        return f"{_in_words(self.counts, _COMPARED)}, median difference {self.median:.2g} {self.unit}{self._by_model()}"
 
     def _by_model(self) -> str:
         """Return the median distances by model, in brackets after a blank; "" if there is but one model."""

@@ -22,6 +22,7 @@ from dpfl.reporting.rules import (
     LEVEL,
     OF_CLAIM,
     OF_QUESTION,
+    Case,
     ClaimKind,
     Counts,
     Rule,
@@ -29,6 +30,7 @@ from dpfl.reporting.rules import (
     Status,
     Verdict,
     Words,
+    region,
 )
 
 if TYPE_CHECKING:
@@ -272,13 +274,17 @@ def why_undecided(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
 
 
 def _decides(row: Mapping[str, Any]) -> str:
-    """Return what the deciding case of a claim is: the counterexample, the strongest case against it, or neither."""
+    """Return what the deciding case of a claim is: the counterexample, the strongest case against it, or, of a claim
+    that no case misses, the least certain one."""
     if row["our_question"]:
         return "Deciding case"
     if row["verdict"] == str(Verdict.REFUTED):
         return "Counterexample"
-    is_against = row["verdict"] == str(Verdict.UNDECIDED) and row["scope"] != str(Scope.EXISTS)
-    return "Strongest case against it" if is_against else "Deciding case"
+    if row["verdict"] != str(Verdict.UNDECIDED) or row["scope"] == str(Scope.EXISTS):
+        return "Deciding case"
+    rule = Rule(Scope(row["scope"]), ClaimKind(row["kind"]), row["margin"])
+    low, high = region(Case(row["case"], row["estimate"], target=row["target"]), rule)
+    return "Least certain case" if low <= row["estimate"] <= high else "Strongest case against it"
 
 
 def _words(row: Mapping[str, Any]) -> Words:

@@ -17,7 +17,7 @@ from dpfl.catalog import Paper, dataset_entries, load, recipe
 from dpfl.errors import InputError
 from dpfl.files import is_regular, parse_json, read_bytes, record_path
 from dpfl.grid import configuration, expansion
-from dpfl.reporting.display_names import EpsilonVerdict, data_name, model_name, with_greek_symbols
+from dpfl.reporting.display_names import EpsilonVerdict, data_name, listed, model_name, with_greek_symbols
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
 from dpfl.reporting.report_page.agreement import (
@@ -479,7 +479,7 @@ class PaperView:
 
     @property
     def epsilon_limit(self) -> Mapping[str, str] | None:
-        """The records `for` which the verdicts on its epsilons hold, `but` which records spend more; None for all."""
+        """The records `for` which the verdicts on its epsilons hold, `but` what is so for others; None for all."""
         return next(
             (claim["limits_epsilons"] for claim in self.paper.claims.values() if "limits_epsilons" in claim), None
         )
@@ -618,7 +618,9 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
         untraced=untraced_runs(folder, key),
         statements=tuple(epsilons.statements(folder, key, studies)),
         noise_trace=trace_of(expansion.noise_table_path(folder, key), folder.absolute().parents[1]),
-        data=_listed(entry["title"].replace("Synthetic ", "synthetic ") for entry in entries),
+        data=listed(entry["title"].replace("Synthetic ", "synthetic ") for entry in entries)
+        if entries
+        else "none, formulas only",
         jobs=jobs,
     )
 
@@ -629,12 +631,6 @@ def _errata_counts(csv: Path) -> str:
         return ""
     entries = read_csv(csv).groupby("kind")["number"].nunique()
     return ", ".join(f"{entries[kind]} {kind}" for kind in ErratumKind if kind in entries)
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return names as a list in a sentence."""
-    known = list(names)
-    return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known) or "none, formulas only"
 
 
 def _flow(value: Any) -> str:

@@ -165,7 +165,7 @@ def in_sentences(known: Sequence[EpsilonStatement], limit: Mapping[str, str] | N
     """Return how many claimed epsilons have each verdict, our own studies apart, and what refutes the refuted
     ones; "" for none.
 
-    `limit` is the `limits_epsilons` of a claim: the verdicts are `for` some records, `but` others spend more.
+    `limit` is the `limits_epsilons` of a claim: the verdicts are `for` some records, `but` not so for others.
     """
     of_paper, of_studies = ([each for each in known if each.of_study is own] for own in (False, True))
     values = sorted({each.claimed for each in of_paper})

@@ -162,6 +162,20 @@ def test_learning_curves_are_those_of_the_runs_behind_a_row(checkout):
     assert r.curves("bhaskar2025", 2, checkout, rounds=1)["accuracy_pct"].tolist() == [60]
 
 
+def test_rows_that_no_setting_tells_apart_have_curves_of_their_own(checkout):
+    """As rows for splits, or points of a figure."""
+    page = checkout / "results/demo/tables/bhaskar2025_table_2.csv"
+    table = read_csv(page)
+    split, point = table.assign(part=["one", "other"], rounds=1), table.assign(rounds=1, x=[0.1, 0.2])
+    for changed, cells in (
+        (split, {"part one", "part other"}),
+        (point, {"bhaskar2025 2, row 1", "bhaskar2025 2, row 2"}),
+    ):
+        write_table(changed, page)
+        assert set(r.curves("bhaskar2025", 2, checkout)["cell"]) == cells
+    write_table(table, page)
+
+
 def test_runs_that_report_their_end_alone_have_no_curves(tmp_path):
     folder = tmp_path / "results/demo"
     runs = {"paper": "lowy2021", "job": "a", "experiment": "ldp_regression", "dataset": "insurance", "epsilon": 1.0}
@@ -257,6 +271,8 @@ def test_own_runs_have_curves_of_every_cell(own):
         r.own_curves(own / "poisson", own)
     with pytest.raises(InputError, match="the table of these runs has no epsilon 2; there are"):
         r.own_curves(own / "poisson", epsilon=2)
+    for seed in (1, 1.0, "1"):  # seeds of own runs are text, and --where has numbers
+        assert set(r.own_curves(own / "poisson", seed=seed)["seed"]) == {"1"}
 
 
 def test_a_checkout_with_an_own_run_below_it_stays_a_checkout(checkout, own_run, tmp_path):

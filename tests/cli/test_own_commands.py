@@ -18,7 +18,7 @@ from dpfl.data.own_arrays import read
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
 from dpfl.images import own_federation
-from dpfl.provenance.record import read_record
+from dpfl.provenance.record import StageRecorder, read_record
 from dpfl.reporting.results import read_csv
 
 PUBLISHABLE = ("clients.csv", "model.pt", "privacy.md")
@@ -165,6 +165,24 @@ def test_without_a_seed_a_secret_one_is_drawn_that_the_record_alone_has(example)
     # Its owner can train it again.
     named = run(changed(words, out="named", seed=seeds[0]))
     assert all((first / name).read_bytes() == (named / name).read_bytes() for name in ("clients.csv", "model.pt"))
+
+
+def test_a_run_that_is_interrupted_before_its_record_goes_on(example, monkeypatch):
+    """The record is last, and nobody else may read it while it is written."""
+    words, modes = changed(example, **SHORT), []
+
+    def interrupted(self, path, outputs):
+        path.touch()
+        modes.append(path.stat().st_mode & 0o777)
+        path.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StageRecorder, "write", interrupted)
+        assert CliRunner().invoke(app, words).exit_code != 0
+    out = run(words)
+    assert modes == [0o600] and read_csv(out / "runs.csv")["seed"].tolist() == ["secret"]
+    assert sorted(path.name for path in out.iterdir()) == sorted([*WRITTEN, "runs.csv.record.json"])
 
 
 def test_a_named_seed_repeats_the_run_and_the_card_begins_with_what_that_costs(example):

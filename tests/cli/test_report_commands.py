@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,6 +65,16 @@ def test_tables_are_made_of_the_runs_of_the_configuration_alone(empty_project, m
     assert inputs(page) == hashed(own)
     record = json.loads(record_path(page).read_text())
     assert record["settings"] == {"paper": PAPER, "name": "table_2"} and record["stage"] == "tables"
+
+
+def test_pages_of_a_paper_that_the_configuration_lacks_stay_as_they_are(empty_project, made):
+    """They would be made anew without a run."""
+    Path("mine.yaml").write_text("scale: demo\npapers: [lowy2021]\n")
+    page = store(DEMO / "tables" / f"{PAPER}_table_2.csv")
+    for make in (partial(report_commands._render, "tables", PAPER, "table_2"), partial(report_commands._judge, PAPER)):
+        with pytest.raises(InputError, match=r"papers: mine\.yaml does not have bhaskar2025; it has lowy2021"):
+            make(Path("mine.yaml"))
+    assert not made and page.read_text() == page.name
 
 
 def test_without_a_name_every_table_of_the_paper_is_made(empty_project, made):

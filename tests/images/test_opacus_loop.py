@@ -335,6 +335,8 @@ def _tables(loop, ours, theirs, **changed):
         ([93.0, 94.0, 95.0], [96.4], False),  # 2.08
         ([93.0, 95.0], [96.0, 98.0], False),  # 2.12
         ([94.0], [94.0], None),
+        ([9.8, 9.8], [9.8, 9.8, 9.8], True),  # at chance, as collapsed runs are
+        ([9.8, 9.8], [94.0, 94.0, 94.0], False),
     ],
 )
 def test_two_standard_deviations_decide(loop, ours, theirs, agree):

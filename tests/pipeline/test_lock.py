@@ -138,5 +138,12 @@ def test_a_stage_by_hand_is_refused_while_a_run_is_at_work_and_its_own_stages_ar
         assert refused not in str(CliRunner().invoke(app, by_hand).exception)
     monkeypatch.delenv(process_cleanup.CONTROLLER)
     assert refused not in str(CliRunner().invoke(app, by_hand).exception)
+    other = folder / "other" / "results" / "demo"
+    other.mkdir(parents=True)
+    seal = ["audit", "--seal", str(other)]
+    with lock.only_run(folder / "other", "dpfl pages"):
+        assert refused in str(CliRunner().invoke(app, seal).exception)
+    with lock.only_run(what="dpfl pages"):  # of the folder where one stands, not of the results
+        assert refused not in str(CliRunner().invoke(app, seal).exception)
     monkeypatch.setattr(lock, "_snakemakes", lambda _: [7])
     assert "(process 7)" in str(CliRunner().invoke(app, by_hand).exception)

@@ -17,7 +17,8 @@ def data():
         for seed in (0, 1)
         for step in (1, 2, 3)
     ]
-    return pd.DataFrame(rows, columns=["cell", "seed", "step", "unit", "accuracy_pct"])
+    table = pd.DataFrame(rows, columns=["cell", "seed", "step", "unit", "accuracy_pct"])
+    return table.assign(origin=[f"job_{cell}:{seed}" for cell, seed in zip(table["cell"], table["seed"], strict=True)])
 
 
 def test_a_panel_a_cell_with_each_run_and_their_mean(data):
@@ -25,6 +26,14 @@ def test_a_panel_a_cell_with_each_run_and_their_mean(data):
     assert [axis.get_title() for axis in (first, second)] == ["epsilon inf", "epsilon 1"]
     *runs, mean = [list(line.get_ydata()) for line in second.get_lines()]
     assert runs == [[20, 30, 40], [21, 31, 41]] and mean == [20.5, 30.5, 40.5]
+
+
+def test_runs_of_one_cell_and_seed_are_lines_of_their_own(data):
+    """As those of several splits in a row for all of them."""
+    both = pd.concat([data, data.assign(origin=data["origin"] + "0", accuracy_pct=0.0)])
+    figure = learning_curves.draw(both, "a table")
+    assert [len(axis.get_lines()) for axis in figure.axes] == [5, 5]
+    assert "Runs a cell: 4." in figure.texts[-1].get_text()
 
 
 def test_the_same_data_give_the_same_bytes(data, tmp_path):
@@ -70,6 +79,9 @@ def test_events_are_written_by_tensorboards_writer(data, tmp_path, monkeypatch):
     assert written[str(tmp_path / "events" / "epsilon_1_seed1")] == [
         ("accuracy_pct", 21.0, 1), ("accuracy_pct", 31.0, 2), ("accuracy_pct", 41.0, 3)
     ]  # fmt: skip
+    written.clear()
+    both = pd.concat([data, data.assign(origin=data["origin"] + "0")])
+    assert learning_curves.write_events(both, tmp_path / "events") == len(written) == 8
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "old").touch()
     with pytest.raises(InputError, match="is there already"):

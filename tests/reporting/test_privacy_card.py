@@ -120,6 +120,23 @@ def test_what_all_runs_note_of_their_own_epsilon_is_one_note():
     assert "\n- 2 of 4 runs: noise for its epsilon.\n" in text
 
 
+def test_notes_of_the_training_code_are_in_the_words_of_the_pages():
+    notes = [
+        "noise as published (moments) for epsilon 0.5, for n = 9 records; no more",
+        "noise as published (advanced_composition) for epsilon 12",
+        "1 rounds step beyond 2/beta and are accounted for by the relaxed diameter",
+        "11 rounds step beyond 2/beta and are accounted for by the relaxed diameter",
+    ]
+    text = table_card(PAPER, TABLE, private_runs(runs()).assign(privacy_note=notes))
+    for said in (
+        "noise of the authors' later script, for n = 9 records.",
+        "noise of Theorem 2.1.",
+        "one round has a step above 2/beta, and its bound uses the relaxed diameter.",
+        "11 rounds have a step above 2/beta, and their bound uses the relaxed diameter.",
+    ):
+        assert f"\n- 1 of 4 runs: {said}\n" in text
+
+
 @pytest.mark.parametrize("kept", [runs().iloc[4:], pd.DataFrame()])
 def test_a_table_without_private_runs_has_none(kept):
     assert private_runs(kept).empty

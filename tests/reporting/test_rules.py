@@ -319,8 +319,18 @@ def test_no_case_contradicts_a_claim_that_needs_one():
     judgement = judge(ClaimEvidence(cases), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))
     assert judgement.verdict is Verdict.UNDECIDED
     assert judgement.reason == (
-        "None of the 3 cases shows it, and one would be enough; in 1 the opposite is true by more than chance; 2 "
-        "cannot tell."
+        "None of the 3 cases shows it, and one would be enough; 1 misses it by more than chance; 2 cannot tell."
+    )
+
+
+def test_a_case_that_alone_would_show_a_claim_is_named_where_all_of_them_do_not():
+    """Its interval alone is above the target."""
+    cases = [from_values(f"case {mean}", mean + np.array([-1.0, 0.0, 1.0])) for mean in (3.0, 0.1, 0.2)]
+    judgement = judge(ClaimEvidence(cases), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))
+    assert judgement.verdict is Verdict.UNDECIDED and judgement.counts.hold_alone == 1
+    assert judgement.reason == (
+        "None of the 3 cases shows it, and one would be enough; 3 cannot tell. Tested alone, 1 case would show it; "
+        "adjusted for all 3, none does."
     )
 
 

@@ -20,6 +20,14 @@ def test_latex_escapes_what_latex_would_read_as_commands(page):
     assert r"50 \% of \#1" in text and r"\label{tab:t_1}" in text and r"\toprule" in text
 
 
+def test_latex_has_a_command_for_every_sign_that_pages_write():
+    """pdflatex stops at a character that is not set up; of the Latin ones it knows those with accents."""
+    letters = "alpha, beta, gamma, delta, epsilon, eta, theta, kappa, lambda, mu, rho, sigma, tau, Phi, Psi"
+    written = f"{letters}; epsilon_0 sigma_t eta_i eta_j rho_r; a >= b <= c <~ d -> sqrt(2) Omega~(n) O~(n) x^2 1e-5"
+    body = readable(TableLayout(pd.DataFrame({"x": [written]}), [written])).body
+    assert {sign for sign in latex(TableLayout(body, []), "t", "t") if ord(sign) > 127} <= set("Õ")
+
+
 def test_html_escapes_and_loads_nothing_from_elsewhere(page):
     text = html_page(page, "A < B")
     assert "97.5 ± 0.1 &lt;b&gt; &amp; 100 %" in text and "<h1>A &lt; B</h1>" in text

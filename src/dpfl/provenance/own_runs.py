@@ -23,8 +23,7 @@ _SECRET = "secret"
 
 def folders(source: Path) -> list[Path]:
     """Return the folders of finished runs: `source` itself, or those directly in it; [] if there is none."""
-    record = record_path(Path(_RUNS))
-    return [source] if (source / record).is_file() else sorted(each.parent for each in source.glob(f"*/{record}"))
+    return [source] if (source / _RUNS).is_file() else sorted(each.parent for each in source.glob(f"*/{_RUNS}"))
 
 
 def read(sources: Sequence[Sequence[Path]]) -> list[list[pd.DataFrame]]:
@@ -67,7 +66,7 @@ def _recorded(path: Path) -> dict[str, Any]:
     `read_record` would refuse it if the run lies outside the working folder.
     """
     if not path.exists():
-        raise InputError(f"{path} is not there: copy the whole folder that dpfl fedavg wrote")
+        raise InputError(f"{path} is not there: copy the whole folder, or let dpfl fedavg go on to the end of the run")
     content = read_bytes(path, LONGEST_RECORD)
     try:
         given = parse_json(content)["settings"]

@@ -327,10 +327,10 @@ def _exponents(study: str, against: str) -> Callable[[Results], ClaimEvidence]:
     def cases(results: Results) -> ClaimEvidence:
         rates = results.table(KEY, "rates")
         rows = rates[(rates["study"] == study) & (rates["against"] == against)]
-        name = "{dataset}, m = {batch_size:g}, {fixed}"
+        name, limited = "{dataset}, m = {batch_size:g}, {fixed}", rows["limited"].astype(bool)
         counted, beside = (
             interval_cases(each, text, each["slope"], each["interval"], target=each["expected"])
-            for each, text in ((rows[~rows["limited"]], name), (rows[rows["limited"]], f"{name}, projection limits"))
+            for each, text in ((rows[~limited], name), (rows[limited], f"{name}, projection limits"))
         )
         return ClaimEvidence(counted, beside=beside)
 

@@ -127,12 +127,12 @@ def test_what_the_deciding_case_is_hangs_on_the_verdict(made, changed):
     assert [view.decides for view in claim_views(made[0], "asoodeh2020")] == [
         "Deciding case", "Deciding case", "Counterexample", "Least certain case", "Deciding case"
     ]  # fmt: skip
+    missed = changed("claims/asoodeh2020.csv", lambda table: table.assign(estimate=table["target"] - 100.0))
+    assert claim_views(missed, "asoodeh2020")[3].decides == "Strongest case against it"
     asked = changed("claims/asoodeh2020.csv", lambda table: table.assign(our_question=True))
     assert {view.decides for view in claim_views(asked, "asoodeh2020")} == {"Deciding case"}
     exists = changed("claims/asoodeh2020.csv", lambda table: table.assign(scope="exists"))
     assert claim_views(exists, "asoodeh2020")[3].decides == "Deciding case"
-    missed = changed("claims/asoodeh2020.csv", lambda table: table.assign(estimate=table["target"] - 100.0))
-    assert claim_views(missed, "asoodeh2020")[3].decides == "Strongest case against it"
 
 
 def test_a_unit_that_names_a_quantity_stands_before_its_number(changed):

@@ -9,21 +9,13 @@ import pytest
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
-from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
 from dpfl.papers.asoodeh2021 import figures
 from dpfl.papers.asoodeh2021.figures import (
     CLOSED_FORM,
     FIGURES,
-    NAMES,
     ONE_ROUND,
-    PANELS,
     RUN_FIGURES,
     WHOLE_ROUNDS,
-    dimension_message,
-    draw_dimensions,
-    draw_trust,
-    five_papers_message,
     frontier_message,
     hiding_message,
     price_message,
@@ -83,96 +75,6 @@ def test_small_shares(results, m, delta):
 def test_the_picture_has_named_axes(results):
     figure = FIGURES["figure_2"].draw(results.figure(KEY, "figure_2"))
     assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
-    plt.close(figure)
-
-
-def test_rows_cover_both_corollaries_and_every_dimension(results):
-    data = results.figure(KEY, "dimension")
-    assert len(data) == 2 * 3 * 3 and (data["runs"] == 3).all() and (data["stand_in_for"] == "").all()
-    assert set(zip(data["draw"], data["release"], strict=True)) == set(PANELS)
-    assert data["exponent"].isna().equals(data["noise_std"] == 0)
-    assert (data["exponent_runs"].dropna() <= data["runs"].max()).all() and (data["exponent_runs"] >= 2).any()
-
-
-def test_the_noise_of_the_last_model_grows_as_the_dimension(results):
-    rows = results.figure(KEY, "dimension").query("release == 'last' and noise_std > 0")
-    assert (rows["exponent"] - 1).abs().max() < 0.2
-    fitted = rows.drop_duplicates("noise_std").set_index("noise_std")["exponent"]
-    runs = results.runs(KEY).query("study == 'dimension' and release == 'last'")
-    shares = runs.pivot(index="features", columns=["seed", "noise_std"], values="excess_risk")
-    fits = [
-        np.polyfit(np.log([16, 64, 256]), np.log(shares[seed][0.25] - shares[seed][0.0]), 1)[0] for seed in range(3)
-    ]
-    assert fitted[0.25] == pytest.approx(np.mean(fits), rel=1e-9)
-
-
-def test_bounds_are_the_corollaries_with_and_without_the_dimension(results):
-    data = results.figure(KEY, "dimension").query("features == 64 and noise_std == 0.25")
-    run = {"n": 4000, "m": 10, "sigma": 0.25, "gradient_bound": 1.2, "strong_convexity": 0.1}
-    constants = {"smoothness": 0.35, "gradient_variance": 1.0}
-    last = data.query("release == 'last'").iloc[0]
-    for bound, dimension in (("bound_as_printed", 1), ("excess_bound", 64)):
-        expected = last_iterate_rate(dimension=dimension, **run, **constants)
-        assert last[bound] == pytest.approx(float(expected), rel=1e-9)
-    stopped = data.query("release == 'random'").iloc[0]
-    loss = {"lipschitz": 1.0, "smoothness": 0.25, "radius": 2.0}
-    printed = average_iterate_rate(dimension=1, **run, **loss, eta=10 / np.arange(1, 401))
-    assert stopped["bound_as_printed"] == pytest.approx(printed, rel=1e-9)
-    assert stopped["excess_bound"] > printed
-
-
-def test_the_picture_names_the_exponents(results):
-    data = results.figure(KEY, "dimension")
-    figure = draw_dimensions(data)
-    assert [axis.get_xlabel() for axis in figure.axes] == ["features d"] * 2
-    rows = data[(data["draw"] == "new_users") & (data["noise_std"] > 0)].drop_duplicates("noise_std")
-    powers = {f"{row.exponent:.2f} ± {row.exponent_interval:.2f}" for row in rows.itertuples()}
-    assert {text.get_text() for text in figure.axes[0].texts} == powers
-    assert "has no fit" not in figure.get_supxlabel()
-    fewer = draw_dimensions(data.assign(exponent_runs=2))
-    assert "A run in which noise costs nothing at some d has no fit." in fewer.get_supxlabel().replace("\n", " ")
-    assert all(text.get_text().endswith("\n(2 of 3 runs)") for text in fewer.axes[0].texts)
-    assert "3 runs a point on synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
-    plt.close("all")
-
-
-def test_every_way_has_a_name():
-    assert set(NAMES) == set(TRUST_MODEL) == set(TrustAlgorithm)
-
-
-def test_each_point_is_the_best_step(results):
-    table = results.figure(KEY, "five_papers")
-    runs = results.runs(KEY).query("study == 'comparison'")
-    assert set(table["algorithm"]) == {str(each) for each in TrustAlgorithm}
-    for row in table.itertuples():
-        own = runs[(runs["algorithm"] == row.algorithm) & (runs["epsilon"] == row.epsilon)]
-        assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
-        assert row.trust == TRUST_MODEL[TrustAlgorithm(row.algorithm)] and row.runs == 3
-
-
-def test_each_way_has_its_risks_and_accuracies_below_its_trust(results):
-    table = results.figure(KEY, "five_papers")
-    private = table.query("epsilon < inf")
-    figure = draw_trust(table)
-    [axis] = figure.axes
-    rows = [label.get_text() for label in axis.get_yticklabels()]
-    expected = []
-    for trust in dict.fromkeys(TRUST_MODEL.values()):
-        own = [each for each in TrustAlgorithm if TRUST_MODEL[each] == trust and each in set(private["algorithm"])]
-        expected += [trust, *(NAMES[each] for each in own)] if own else []
-    assert rows == expected
-    accuracies = [text.get_text() for text in axis.texts]
-    drawn = {(float(x), float(y)) for line in axis.get_lines() for x, y in zip(*line.get_data(), strict=True)}
-    algorithms = [
-        each for trust in dict.fromkeys(TRUST_MODEL.values()) for each in TrustAlgorithm if TRUST_MODEL[each] == trust
-    ]
-    algorithms = [each for each in algorithms if each in set(private["algorithm"])]
-    for algorithm, text in zip(algorithms, accuracies, strict=True):
-        line = private[private["algorithm"] == algorithm].sort_values("epsilon")
-        first, last = line["accuracy_pct"].iloc[[0, -1]]
-        assert text == f"{first:.1f}, {last:.1f}"
-        assert {x for x, _ in drawn} >= set(line["excess_risk"])
-    assert "odd against even" in axis.get_title()
     plt.close(figure)
 
 
@@ -349,14 +251,6 @@ def test_the_cost_of_noise_has_the_powers_that_were_planted(power):
     assert price_message(pd.DataFrame(rows).query("noise_std == 0")) == ""
 
 
-def test_risks_beyond_the_published_bound_are_counted():
-    data = pd.DataFrame({"exponent": [math.nan, 0.9, 1.1], "excess_risk": [0.1, 0.2, 0.3], "bound_as_printed": 0.25})
-    data["features"] = [0, 32, 512]
-    assert "power 0.90 to 1.10" in dimension_message(data) and "no d: 1 of 3 risks exceed it" in dimension_message(data)
-    assert "no d: none of these risks exceeds it, up to d = 512" in dimension_message(data.assign(bound_as_printed=1.0))
-    assert dimension_message(data.assign(exponent=math.nan)) == ""
-
-
 def test_changes_without_replacement_are_told_with_and_without_noise():
     data = pd.DataFrame(
         {"noise_std": [0.0, 0.0, 0.5], "difference": [-0.4, -0.1, 0.01], "with_replacement": [1.0, 1.0, 1.0],
@@ -383,18 +277,3 @@ def test_hiding_gains_what_its_risk_is_below_the_shown_one():
 def test_settings_in_which_hiding_lowers_epsilon_are_counted_by_users_a_round():
     data = pd.DataFrame({"m": [1, 1, 100], "gain": [1.5, 1.0, 1.0]})
     assert "in 1 of 2 settings with m = 1 and in 0 of 1 settings with m = 100" in hiding_message(data)
-
-
-def test_the_best_way_without_trust_is_compared_with_the_best_of_a_trusted_aggregator():
-    rows = [
-        {"dataset": "mnist", "epsilon": epsilon, "trust": trust, "excess_risk": risk, "accuracy_pct": accuracy}
-        for epsilon in (0.5, 8.0, math.inf)
-        for trust, risk, accuracy in (
-            ("trusted aggregator", 0.01, 80.0), ("trusted aggregator", 0.5, 60.0),
-            ("no trust outside the client", 0.08, 79.0), ("no trust outside the client", 0.9, 50.0),
-        )
-    ]  # fmt: skip
-    text = five_papers_message(pd.DataFrame(rows))
-    assert text.startswith("At ε = 0.5 ") and "has 8 times the excess risk" in text and "1.0 points less" in text
-    assert five_papers_message(pd.DataFrame(rows).query("trust == 'trusted aggregator'")) == ""
-    assert five_papers_message(pd.DataFrame(rows).query("epsilon == inf")) == ""

@@ -1,4 +1,4 @@
-"""Figure 2 as published and as it should be, training with an aggregator, trust, dimension; the runs' exponents."""
+"""Figure 2 as published and as it should be, training with an aggregator, and the exponents that its runs show."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.lines import Line2D
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.federated import FederatedRelease, release_epsilon, round_epsilon
 from dpfl.catalog import load
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
-from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
-from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
 from dpfl.papers.asoodeh2021.utility_bound import COUNTEREXAMPLE
 from dpfl.reporting import style
 from dpfl.reporting.display_names import (
@@ -29,247 +26,13 @@ from dpfl.reporting.display_names import (
     with_greek_symbols,
 )
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
+from dpfl.reporting.results import ORIGINS, Results, origins
 from dpfl.reporting.statistics import mean_interval, slope, summarised
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# Cost of noise by the number of features: runs on drawn records and the bounds of both corollaries.
-
-DIMENSION_TASK = ["dataset", "stand_in_for", "users", "batch_size"]
-DIMENSION_COLUMNS = [*DIMENSION_TASK, "draw", "release", "noise_std", "features", "excess_bound", "bound_as_printed"]
-PANELS = {
-    ("new_users", "last"): "last model (Corollary 1)",
-    ("one_pass", "random"): "random stop, one pass (Corollary 2)",
-}
-_WHOLE = ("users", "batch_size", "stops")
-_REAL = ("radius", "regularisation", "delta", "noise_std")
-_TEXT = ("model", "step", "draw", "release")
-
-
-def dimensions(results: Results) -> pd.DataFrame:
-    """Return one row per (draw, release, noise_std, features): DIMENSION_COLUMNS, runs, risk, interval, exponent.
-
-    `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
-    features in the excess risk due to noise (a run's less that of the noiseless run with its seed), of the
-    `exponent_runs` seeds where noise costs something for every number of features, and `exponent_interval` its
-    half-width: alike in all rows of a line, nan without noise.
-    """
-    fitted = ["exponent_runs", "exponent", "exponent_interval"]
-    names = [*DIMENSION_COLUMNS, "runs", "excess_risk", "interval", *fitted]
-    runs = study(results, "dimension")
-    if runs.empty:
-        return pd.DataFrame(columns=names)
-    runs = runs.assign(bound_as_printed=[_printed(run) for _, run in runs.iterrows()])
-    table = summarised(runs, DIMENSION_COLUMNS, "excess_risk")
-    line = [*DIMENSION_TASK, "draw", "release", "noise_std"]
-    return table.merge(pd.DataFrame(_exponents(runs, line), columns=[*line, *fitted]), on=line, how="left")
-
-
-def _printed(run: pd.Series) -> float:
-    """Return the corollary's bound as printed: that of one dimension."""
-    given = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
-    return excess_bound(AggregatorCell.of({}, given | {name: run[name] for name in _TEXT}), float(run["noise_std"]), 1)
-
-
-def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
-    """Return each noisy line's key, how many seeds have an exponent, their mean and the half-width of its interval."""
-    cell = [*DIMENSION_TASK, "draw", "release", "features", "seed"]
-    silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
-    noisy = runs[runs["noise_std"] > 0]
-    share = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
-    rows = []
-    for key, group in noisy.assign(share=share).groupby(line):
-        if group["features"].nunique() >= FEWEST:
-            fits = [slope(own["features"], own["share"]) for _, own in group.groupby("seed")]
-            rows.append((*key, *mean_interval(fits)))
-    return rows
-
-
-def draw_dimensions(data: pd.DataFrame) -> Figure:
-    """Draw excess risk against the number of features, one panel per corollary, one line per noise."""
-    figure, axes = style.panels(len(PANELS), height=3.4, width=style.WIDTH, sharey=True)
-    for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):
-        axis.set(title=title, xlabel="features d", xscale="log", yscale="log")
-        _dimension_lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])
-        style.ticks_at(axis, data["features"])
-    axes[0].set_ylabel("excess risk")
-    for name, dash in _BOUNDS.values():
-        axes[0].plot([], [], color=style.GREY, linestyle=dash, label=name)
-    handles: dict[str, object] = {}
-    for axis in axes:
-        handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True)) | handles
-    figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles))
-    users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
-    fitted = "Right of a line: the power of d with which the cost of noise grows, a fit to each run, ± 90 % interval."
-    if (data["exponent_runs"] < data["runs"]).any():
-        fitted += " A run in which noise costs nothing at some d has no fit."
-    style.footer(figure, f"{fitted} {users}. {data_note(data)}")
-    return figure
-
-
-def dimension_message(data: pd.DataFrame) -> str:
-    """Say with which power of the dimension the cost of noise grows, and where the risks are beside the bounds."""
-    powers = data["exponent"].dropna()
-    if powers.empty:
-        return ""
-    above = int((data["excess_risk"] > data["bound_as_printed"]).sum())
-    enough = f"none of these risks exceeds it, up to d = {data['features'].max():g}"
-    place = f"{above} of {len(data)} risks exceed it" if above else enough
-    return f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d: {place}"
-
-
-_BOUNDS = {"excess_bound": ("bound with d", "--"), "bound_as_printed": ("bound as published", ":")}
-"""Name and dashes of each bound."""
-
-
-def _dimension_lines(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw each noise's line with its two bounds, and right of it its power."""
-    names: list[tuple[float, str, str]] = []
-    for number, (sigma, line) in enumerate(rows.groupby("noise_std")):
-        line = line.sort_values("features")
-        fitted = line.iloc[0]
-        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "-"}
-        axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=f"σ = {sigma:g}", **look)
-        if sigma > 0 and not math.isnan(fitted["exponent"]):
-            power = f"{fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}"
-            if fitted["exponent_runs"] < fitted["runs"]:
-                power += f"\n({fitted['exponent_runs']:g} of {fitted['runs']:g} runs)"
-            names.append((line["excess_risk"].iloc[-1], power, look["color"]))
-        for bound, (_, dash) in _BOUNDS.items():
-            axis.plot(line["features"], line[bound], color=style.COLOURS[number], linestyle=dash, linewidth=0.9)
-    style.name_lines(axis, rows["features"].max(), names)
-
-
-DIMENSION = {"dimension": FigureRecipe(dimensions, draw_dimensions, dimension_message)}
-
-
-# Five papers on one task: excess risk at equal epsilon, by who has to be trusted.
-
-NAMES = {
-    TrustAlgorithm.CENTRAL: "DP-SGD, fresh batches",
-    TrustAlgorithm.CENTRAL_FULL: "DP gradient descent",
-    TrustAlgorithm.LAST_MODEL: "one pass (Asoodeh 2021)",
-    TrustAlgorithm.PNSGD: "PNSGD (Asoodeh 2020)",
-    TrustAlgorithm.SHUFFLED: "minibatch SGD (Lowy 2021)",
-    TrustAlgorithm.MINIBATCH: "minibatch SGD (Lowy 2021)",
-    TrustAlgorithm.AVERAGING: "averaging (Bhaskar 2025)",
-    TrustAlgorithm.ASYNCHRONOUS: "asynchronous (van Dijk 2023)",
-}
-_SHOWN_BELOW = 0.9
-"""Longest lower bar, as a share of the risk: one that reaches below 0 has no place on a logarithmic axis."""
-TRUST_TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
-
-
-def trust_data(results: Results) -> pd.DataFrame:
-    """Return each algorithm's best step at each epsilon: TRUST_TASK, algorithm, trust, runs, accuracy, risk, intervals.
-
-    The step is that of the least mean excess risk: a choice that no budget pays for.
-    """
-    columns = [*TRUST_TASK, "algorithm", "trust", "epsilon", "step", "runs", "accuracy_pct", "accuracy_interval"]
-    columns += ["excess_risk", "interval", ORIGINS]
-    runs = study(results, "comparison")
-    rows = []
-    for key, group in runs.groupby([*TRUST_TASK, "algorithm", "trust", "epsilon"], sort=False) if len(runs) else ():
-        step = group.groupby("step")["excess_risk"].mean().idxmin()
-        best = group[group["step"] == step]
-        count, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
-        risk = mean_interval(best["excess_risk"])[1:]
-        rows.append((*key, step, count, accuracy, accuracy_half, *risk, origins(best)))
-    return pd.DataFrame(rows, columns=columns)
-
-
-def draw_trust(table: pd.DataFrame) -> Figure:
-    """Draw excess risk at every epsilon, a row per algorithm below its level of trust, a panel per task."""
-    private = table[table["epsilon"] < math.inf]
-    if private.empty:
-        raise NotRunError("no private run of this study in this configuration")
-    tasks, rows = list(private.groupby(["dataset", "stand_in_for", "users"])), _rows(private)
-    figure, axes = style.panels(
-        len(tasks), height=0.6 + 0.27 * len(rows), width=style.WIDTH, squeeze=False, sharey=True
-    )
-    colours = dict(zip(dict.fromkeys(TRUST_MODEL.values()), style.COLOURS, strict=False))
-    for axis, ((dataset, stand_in_for, users), task) in zip(axes[0], tasks, strict=True):
-        for height, name in enumerate(rows):
-            line = task[task["algorithm"] == name].sort_values("epsilon")
-            if len(line):
-                _dumbbell(axis, height, line, colours[TRUST_MODEL[name]])
-        best = f"best model {task['optimum_accuracy_pct'].iloc[0]:.1f} %"
-        axis.set_title(
-            f"{data_name(dataset, stand_in_for)}: odd against even labels,\nn = {users:g}, {best}", fontsize=9
-        )
-        axis.set(xlabel="excess risk", xscale="log", ylim=(len(rows) - 0.4, -0.6))
-        axis.set_xlim(right=axis.get_xlim()[1] * 40)  # room for the accuracies
-    names = [NAMES.get(each, each) for each in rows]
-    axes[0][0].set_yticks(range(len(rows)), names)
-    for label, each in zip(axes[0][0].get_yticklabels(), rows, strict=True):
-        if each in colours:
-            label.set(color=colours[each], weight="bold")
-    ends = [f"ε = {epsilon:g}" for epsilon in (private["epsilon"].min(), private["epsilon"].max())]
-    keys = [Line2D([], [], color=style.BLACK, marker="o", linestyle="none", markerfacecolor=style.WHITE, label=ends[0])]
-    keys.append(Line2D([], [], color=style.BLACK, marker="o", linestyle="none", label=ends[1]))
-    keys.append(Line2D([], [], color=style.BLACK, marker=".", markersize=3, label="budgets between"))
-    figure.legend(handles=keys, loc="outside upper center", ncols=3)
-    text = f"Right of each row: test accuracy at {ends[0]} and {ends[1]} in %; guessing has about 50 %."
-    text += " ε is for replacing one record, δ = 10⁻⁵; each algorithm at its best step."
-    if (private["interval"] > _SHOWN_BELOW * private["excess_risk"]).any():
-        text += " A bar that would reach below 0 is cut."
-    style.footer(figure, f"{text} {data_note(private)}")
-    return figure
-
-
-def five_papers_message(data: pd.DataFrame) -> str:
-    """Say how much more risk the best way without trust has than the best with a trusted aggregator."""
-    private = data[data["epsilon"] < math.inf]
-    if private.empty:
-        return ""
-    least, factors, points = private["epsilon"].min(), [], []
-    for _, task in private[private["epsilon"] == least].groupby("dataset"):
-        trusted, alone = (
-            task[task["trust"] == trust] for trust in ("trusted aggregator", "no trust outside the client")
-        )
-        if trusted.empty or alone.empty:
-            return ""
-        best, own = (rows.loc[rows["excess_risk"].idxmin()] for rows in (trusted, alone))
-        factors.append(own["excess_risk"] / best["excess_risk"])
-        points.append(best["accuracy_pct"] - own["accuracy_pct"])
-    risks, accuracies = span(factors, "{:.2g}"), span(points, "{:.1f}")
-    return (
-        f"At ε = {least:g} the best way that trusts nobody has {risks} times the excess risk of the best with a "
-        f"trusted aggregator; that way is {accuracies} points less accurate"
-    )
-
-
-def _rows(private: pd.DataFrame) -> list[str]:
-    """Return the rows from top to bottom: each level of trust as a heading, below it the algorithms that ran."""
-    ran, rows = set(private["algorithm"]), []
-    for trust in dict.fromkeys(TRUST_MODEL.values()):
-        own = [str(each) for each in TrustAlgorithm if TRUST_MODEL[each] == trust and each in ran]
-        rows += [trust, *own] if own else []
-    return rows
-
-
-def _dumbbell(axis: Axes, height: float, line: pd.DataFrame, colour: str) -> None:
-    """Draw the risks of one algorithm: hollow at the least epsilon, full at the largest, dots between."""
-    axis.plot(
-        line["excess_risk"], [height] * len(line), color=colour, marker=".", markersize=3, linestyle="-", linewidth=1
-    )
-    for place, face in ((0, style.WHITE), (-1, colour)):
-        end = line.iloc[place]
-        below = min(end["interval"], _SHOWN_BELOW * end["excess_risk"])
-        bar = None if math.isnan(end["interval"]) else [[below], [end["interval"]]]
-        look = {"color": colour, "marker": "o", "markersize": 6, "markerfacecolor": face, "linestyle": "none"}
-        axis.errorbar([end["excess_risk"]], [height], xerr=bar, **look)
-    first, last = line["accuracy_pct"].iloc[[0, -1]]
-    words = f"{first:.1f}, {last:.1f}"
-    axis.annotate(words, (1, height), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=style.SMALL)
-
-
-COMPARISON = {"five_papers": FigureRecipe(trust_data, draw_trust, five_papers_message)}
-
 
 # Summarise runs of Algorithm 1, one study at a time: means, paired differences, slopes.
 
@@ -843,8 +606,6 @@ FIGURES = {
     ),
     **RUN_FIGURES,
     **COUNTEREXAMPLE,
-    **DIMENSION,
-    **COMPARISON,
 }
 
 

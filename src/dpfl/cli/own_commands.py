@@ -162,11 +162,11 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     with replacing(outputs[2]) as temporary:
         temporary.write_bytes(buffer.getvalue())
     write_table(run.runs.assign(seed="secret") if is_secret else run.runs, outputs[3])
-    others = os.umask(0o777 - _OWNER_ONLY)  # the record has the seed: nobody else may read it, at no time
+    usual = os.umask(0o777 - _OWNER_ONLY)  # the record has the seed: nobody else may read it, at no time
     try:
         stage.write(record_path(outputs[3]), outputs)  # it says that the run is finished
     finally:
-        os.umask(others)
+        os.umask(usual)
     for left in (checkpoint, seed_file):
         left.unlink(missing_ok=True)
     print(outputs[1].read_text(encoding="utf-8"))

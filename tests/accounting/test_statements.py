@@ -23,6 +23,7 @@ from dpfl.accounting.statements import (
     Segmented,
     ShuffledGaussian,
     SummedGaussian,
+    decode,
     encode,
     sample_rate,
 )
@@ -125,6 +126,26 @@ def test_the_encoding_says_kind_and_fields(sampler):
     text = json.loads(encode(sampler))
     assert text.pop("kind") == type(sampler).__name__ and type(sampler)(**text) == sampler
     assert sample_rate(sampler) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *SAMPLERS,
+        *(
+            FullBatch(),
+            NoNoise(),
+            Gaussian(),
+            ClippedMeanGaussian(),
+            SummedGaussian(4),
+            ShuffledGaussian(3, 2),
+            Laplace(),
+        ),
+        Segmented((Segment(10, 2.0, 0.1), Segment(20, 1.0, 0.2, 4.0))),
+    ],
+)
+def test_what_was_encoded_is_read_back(part):
+    assert decode(encode(part)) == part
 
 
 def test_the_encoding_of_segments_is_plain_json_and_the_text_is_for_people():

@@ -5,9 +5,9 @@ import math
 import pandas as pd
 import pytest
 
-from dpfl.accounting import Poisson, ShuffledEpochs
+from dpfl.accounting import Poisson, ShuffledEpochs, WithReplacement
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.statements import Gaussian, PrivacyStatement
+from dpfl.accounting.statements import ClippedMeanGaussian, Gaussian, PrivacyStatement
 from dpfl.catalog import load
 from dpfl.reporting import tables
 from dpfl.reporting.privacy_card import card, private_runs, statement_facts, table_card
@@ -105,6 +105,26 @@ def test_the_epsilon_of_a_control_is_false_on_purpose_and_on_no_card():
     assert private_runs(marked).index.tolist() == [1, 2, 3]
     mixed = marked.astype({"known_bad": object}).assign(known_bad=[True, math.nan, False, False, False, math.nan])
     assert private_runs(mixed).index.tolist() == [1, 2, 3]  # read with runs that were not attacked
+
+
+def test_a_bound_that_was_unknown_when_runs_were_trained_is_the_one_of_today():
+    sampler = WithReplacement(20, 100)
+    run = {
+        "records": 100,
+        "noise_multiplier": 2.0,
+        "steps": 50,
+        "delta": 1e-5,
+        "neighbouring": Neighbouring.REPLACE_ONE,
+    }
+    today = PrivacyStatement.of(ClippedMeanGaussian(), sampler, **run).columns()
+    before = today | {"privacy_epsilon_refuted": 0.0, "privacy_refuted_by": "nothing"}
+    other = runs().iloc[[0]].to_dict("records")[0]
+    table = pd.DataFrame([other | before, other], index=[7, 3])
+    known = private_runs(table)
+    assert today["privacy_epsilon_refuted"] > 5 and known.index.tolist() == [7, 3]
+    bounds = ["privacy_epsilon_refuted", "privacy_refuted_by"]
+    assert known.loc[7, bounds].tolist() == [today[each] for each in bounds]
+    assert known.loc[3].equals(table.loc[3]) and table.loc[7, "privacy_refuted_by"] == "nothing"
 
 
 def test_a_model_without_a_name_is_that_of_its_experiment():

@@ -21,6 +21,7 @@ from dpfl.accounting.neighbouring import MOVES, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
 from dpfl.accounting.sampler_accountants import sample_rate
 from dpfl.accounting.samplers import (
+    SAMPLERS,
     FixedBatches,
     FullBatch,
     Sampler,
@@ -174,8 +175,26 @@ def encode(part: Mechanism | Sampler) -> str:
     return json.dumps({"kind": type(part).__name__, **asdict(part)})
 
 
+def decode(text: str) -> Any:
+    """Return the mechanism or the sampler that `encode` wrote. Raises KeyError or TypeError for another text."""
+    fields = json.loads(text)
+    kind = _KINDS[fields.pop("kind")]
+    if "segments" in fields:
+        fields["segments"] = tuple(Segment(**each) for each in fields["segments"])
+    return kind(**fields)
+
+
 def _nothing(why: str) -> Guarantee:
     return Guarantee(math.inf, 0.0, why, "nothing")
+
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(NoNoise, Gaussian, ClippedMeanGaussian, SummedGaussian, ShuffledGaussian, Laplace, Segmented),
+        *SAMPLERS.values(),
+    )
+}
 
 
 def _closed_form(noise_multiplier: float, move: float, steps: int, delta: float) -> float:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
 from dpfl import __version__
 from dpfl.accounting.neighbouring import Neighbouring, Observer
+from dpfl.accounting.statements import decode
 from dpfl.catalog import load
 from dpfl.reporting.display_names import (
     at_least,
@@ -101,14 +103,44 @@ _PUBLIC = "Data and seeds are public: the epsilons are those of the method, and 
 
 
 def private_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of a run table that have noise, calibrated for an epsilon or given as it is.
+    """Return the runs of a run table that have noise, calibrated for an epsilon or given as it is, with known bounds.
 
     Left out are controls of attacks (`known_bad`), which state an epsilon that is false on purpose.
     """
     if "privacy_noise_multiplier" not in runs:
         return runs.iloc[:0]
     noisy = runs[runs["privacy_noise_multiplier"] > 0]
-    return noisy[~noisy["known_bad"].eq(True)] if "known_bad" in noisy else noisy
+    return with_known_bounds(noisy[~noisy["known_bad"].eq(True)] if "known_bad" in noisy else noisy)
+
+
+def with_known_bounds(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return runs with the lower bounds on epsilon that are known today in place of those that say "nothing".
+
+    A run table has the bounds that were known when it was trained. A bound that is found later needs no training.
+    """
+    unknown = runs["privacy_refuted_by"] == "nothing"
+    if not unknown.any():
+        return runs
+    found = [_known_bound(*setting) for setting in runs.loc[unknown, _BOUND].itertuples(index=False)]
+    known = runs.copy()
+    known.loc[unknown, ["privacy_epsilon_refuted", "privacy_refuted_by"]] = found
+    return known
+
+
+_BOUND = [
+    "privacy_mechanism", "privacy_sampler", "privacy_neighbouring", "privacy_noise_multiplier", "privacy_steps",
+    "privacy_delta",
+]  # fmt: skip
+
+
+@cache
+def _known_bound(
+    mechanism: str, sampler: str, neighbouring: str, noise_multiplier: float, steps: float, delta: float
+) -> tuple[float, str]:
+    """Return the lower bound of a statement, and what gives it, once for all runs that share it."""
+    run = {"noise_multiplier": noise_multiplier, "steps": int(steps), "delta": delta}
+    found = decode(mechanism).guarantee(decode(sampler), **run, neighbouring=Neighbouring(neighbouring))
+    return found.lower, found.lower_by
 
 
 def table_card(paper: str, name: str, own: pd.DataFrame, limits: Sequence[str] = ()) -> str:

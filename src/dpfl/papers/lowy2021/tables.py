@@ -22,7 +22,7 @@ from dpfl.papers.lowy2021.comparisons import (
 )
 from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
 from dpfl.reporting.display_names import EpsilonVerdict, at_least, at_most, budget_cell, epsilon_verdict
-from dpfl.reporting.privacy_card import in_plain_words
+from dpfl.reporting.privacy_card import in_plain_words, with_known_bounds
 from dpfl.reporting.results import ORIGINS, origins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -136,7 +136,7 @@ def _noise(results: Results) -> pd.DataFrame:
     """Return one row per private (task, noise, clipping, algorithm, epsilon): the noise, and what it spends."""
     runs = trials(results, REGRESSION)
     kinds = [*TASK, "noise", "clipping", "algorithm", "epsilon"]
-    private = runs[runs["epsilon"] < math.inf]
+    private = with_known_bounds(runs[runs["epsilon"] < math.inf])
     made_of = [origins(group) for _, group in private.groupby(kinds, sort=False)]
     columns = [*kinds, "privacy_sampling", "privacy_records", "batch_size", "privacy_steps", "privacy_delta"]
     ends = ["privacy_epsilon_proven", "privacy_epsilon_refuted"]

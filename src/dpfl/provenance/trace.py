@@ -445,7 +445,7 @@ _DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
 def require_own(path: Path, option: str) -> None:
-    """Raise InputError, naming the option, where a path is that of a file that the pipeline wrote."""
+    """Raise InputError, naming the option, where the pipeline wrote the file at a path."""
     if os.path.lexists(record_path(path)) or os.path.lexists(record_path(_csv_of(path))):
         raise InputError(f"{option} {path} is a file that the pipeline wrote: give another name")
 

@@ -406,6 +406,6 @@ def test_a_record_with_several_clients_spends_more_than_one_budget(stored, judge
     rows = pd.DataFrame([{**OVERLAP, "epsilon_quarter": 2.9}, ten])
     judgement = judged("budget_kept_overlap", stored("tables", "overlap", rows))
     assert judgement.verdict is Verdict.REFUTED and judgement.count(Status.FAILS) == 1
-    assert (
-        judgement.cases[0].case.case == "mnist, epsilon = 2.93, k = 10, 2 clients or more hold a quarter of the records"
+    assert judgement.cases[0].case.case == (
+        "mnist, epsilon = 2.93, k = 10, a quarter of the records are held by 2 clients or more each"
     )

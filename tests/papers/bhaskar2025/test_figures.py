@@ -95,7 +95,7 @@ def test_the_published_column_that_decides_the_claim_is_circled_and_named(tmp_pa
     [axis] = figure.axes
     [label] = axis.texts
     assert label.get_text() == (
-        "counterexample: -0.74, the claim needs above 0\n(published, ScatterNet + linear, CIFAR-10, ε = 3)"
+        "counterexample: -0.74, the claim needs at least 0\n(published, ScatterNet + linear, CIFAR-10, ε = 3)"
     )
     assert axis.get_lines()[-1].get_ydata()[0] == label.xy[1] == pytest.approx(-0.74)
     whole = draw_leads(data.assign(published_accuracy_pct=data["published_accuracy_pct"] - data["local_epochs"]))

@@ -351,8 +351,8 @@ def test_every_cell_is_counted_once_a_row_and_the_rows_add_up(as_runs, rows_of_r
         "4.00",
         "–",
     )
-    missed = "Median too large: MNIST ScatterNet + linear (0.32), Fashion-MNIST CNN + tanh (4.00)"
-    assert distance_page(data).notes[1].endswith(f"{missed}. Fewer reproduced: none.")
+    missed = "Median too large in 2 of 2: MNIST ScatterNet + linear (0.32), Fashion-MNIST CNN + tanh (4.00)"
+    assert distance_page(data).notes[1].endswith(f"{missed}. Fewer reproduced in 0 of the 1 with an interval: none.")
 
 
 def test_distances_and_shares_are_those_of_the_tables(as_runs, rows_of_runs):

@@ -89,6 +89,7 @@ def _runs(task, metric, gap, epsilon_proven, price):
                 spent = {"records": 356, "steps": 35, "delta": 1e-5, "sampling": "with_replacement"}
                 spent |= {"clip_norm": 10.0, "sampler": encode(WithReplacement(batch_size=37, records=356))}
                 spent["epsilon_proven"] = math.inf if math.isinf(epsilon) else epsilon_proven
+                spent |= {"epsilon_refuted": 0.9 * spent["epsilon_proven"], "refuted_by": "a pair"}
                 cell = {"algorithm": algorithm, "epsilon": epsilon, "seed": seed}
                 privacy = {f"privacy_{name}": value for name, value in spent.items()}
                 rows.append(

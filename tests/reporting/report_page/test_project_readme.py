@@ -36,8 +36,8 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        "2 of 10 claims hold as stated; 5 of 72 published numbers were run: 2 reproduced of 4 with two runs or more, 1 "
-        f"with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
+        "2 of 10 claims hold as stated; 5 of 72 published numbers were run: 2 reproduced, 1 not reproduced, 1 "
+        f"undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
     assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 claimed epsilon is refuted."

@@ -93,7 +93,7 @@ def _rows_note(data: pd.DataFrame) -> str:
         .itertuples(index=False)
     ]
     counts = ", ".join(f"{count} {each}" for each in EpsilonVerdict if (count := verdicts.count(each)))
-    said = f" So counted, of the later script's budgets, each once for every split, are: {counts}." if counts else ""
+    said = f" So counted, the later script's budgets, each once for every split, are: {counts}." if counts else ""
     return (
         "On the data's rows: at most, for records no longer than the longest row of the data. No gradient is longer, "
         "so clipping there would change no step. The later script does not clip. Its bound is twice the longest row, "

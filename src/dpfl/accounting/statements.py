@@ -176,7 +176,10 @@ def encode(part: Mechanism | Sampler) -> str:
 
 
 def decode(text: str) -> Any:
-    """Return the mechanism or the sampler that `encode` wrote. Raises KeyError or TypeError for another text."""
+    """Return the mechanism or the sampler that `encode` wrote. Source: elementary, the inverse of `encode`.
+
+    Raises ValueError for what is no JSON, KeyError for an unknown kind, TypeError for other fields.
+    """
     fields = json.loads(text)
     kind = _KINDS[fields.pop("kind")]
     if "segments" in fields:

@@ -274,8 +274,8 @@ def why_undecided(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
 
 
 def _decides(row: Mapping[str, Any]) -> str:
-    """Return what the deciding case of a claim is: the counterexample, the strongest case against it, or, of a claim
-    that no case misses, the least certain one."""
+    """Return what the deciding case of a claim is: the counterexample, the strongest case against it, or, if its number
+    is on the side of the claim, the least certain one."""
     if row["our_question"]:
         return "Deciding case"
     if row["verdict"] == str(Verdict.REFUTED):

@@ -55,7 +55,7 @@ def project(repository, tmp_path, monkeypatch):
     shutil.copy(repository / "config.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFL_MIRROR", raising=False)
-    monkeypatch.setattr(devices, "_gpus", list)
+    monkeypatch.setattr(devices, "visible_gpus", list)
     monkeypatch.setattr(pipeline_run, "_wait", lambda process: process.kill() or process.wait())
 
     def run(capsys, *arguments):
@@ -269,6 +269,25 @@ def test_what_the_user_can_mend_is_one_line_with_advice(failing, capsys, number,
 def test_other_errors_of_the_system_are_not_taken_for_a_full_disk(failing):
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         failing(errno.EIO)
+
+
+@pytest.mark.parametrize("words", ["print('a line')", "typer.echo('a line')", "typer.echo('a line' * 10**5)"])
+def test_who_stops_reading_ends_a_command_without_a_word(words):
+    """As `dpfl status | head -1` does; a result that is cut off is no success, and no finding."""
+    code = f"import sys, typer\nfrom dpfl import cli\ncli.app = lambda **_: typer_run()\ndef body(): {words}\n"
+    code += "def typer_run():\n    own = typer.Typer()\n    own.command()(body)\n"
+    code += "    return own([], standalone_mode=False)\n"
+    code += "cli.Commands.ran = True\ncli.main()"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", code, "status"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_another_broken_pipe_is_not_taken_for_a_reader_who_left(failing):
+    with pytest.raises(BrokenPipeError):
+        failing(errno.EPIPE)
 
 
 def test_a_run_that_failed_on_a_full_disk_says_so_at_its_end(folder, monkeypatch, capsys):

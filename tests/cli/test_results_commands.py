@@ -41,6 +41,8 @@ def test_the_same_results_are_identical_and_a_shift_is_found(copy, tmp_path):
     assert read_csv(tmp_path / "cells.csv")["verdict"].value_counts()["outside chance"] == done.output.count(
         "test_loss"
     )
+    invoke("compare", copy, other, "--csv", tmp_path / "cells.csv.gz")
+    assert read_csv(tmp_path / "cells.csv.gz").equals(read_csv(tmp_path / "cells.csv"))
 
 
 def test_a_metric_that_no_run_has_is_one_line(copy):

@@ -13,7 +13,7 @@ from dpfl.pipeline import cost, cost_fitting, devices
 )
 def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_path, monkeypatch, profile, words):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(devices, "visible_gpus", lambda: ["0", "1"])
     folder = tmp_path / "workflow" / "profiles" / "mine"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(profile)
@@ -31,7 +31,7 @@ def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_
 )
 def test_a_run_says_its_gpus_on_one_host_alone(repository, monkeypatch, tmp_path, device, profile, gpus):
     monkeypatch.chdir(repository)
-    monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(devices, "visible_gpus", lambda: ["0", "1"])
     seen = []
     monkeypatch.setattr(workflow_commands, "_run", lambda *given: seen.append(given[3]) or 0)
     (tmp_path / "mine.yaml").write_text(f"scale: demo\ntraining: {{device: {device}}}\n")

@@ -1,6 +1,7 @@
 """A stranger's own records: what is read, and what is refused in one line."""
 
 import hashlib
+import os
 import pickle
 import re
 import zipfile
@@ -129,6 +130,16 @@ def test_a_folder_of_images_is_read_by_class(tmp_path):
     before = data.sha256
     (tmp_path / "all" / "cat").rename(tmp_path / "all" / "dot")
     assert read(tmp_path / "all").sha256 != before
+
+
+def test_names_that_are_no_utf_8_are_read_and_shown(tmp_path):
+    folder = tmp_path / os.fsdecode(b"m\xe9")
+    for label in ("cat", "dog"):
+        (folder / label).mkdir(parents=True)
+        for number in range(2):
+            Image.new("L", (3, 2), number).save(folder / label / os.fsdecode(b"%d\xe9.png" % number), "png")
+    data = read(folder)
+    assert data.name == "m\\udce9" and len(data.train_y) + len(data.test_y) == 4 and len(data.sha256) == 64
 
 
 def test_train_and_test_folders_are_the_parts(tmp_path):

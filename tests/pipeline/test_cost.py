@@ -95,6 +95,9 @@ def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
     unit = cost.UnitCost("fedavg_images/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
     found = cost.estimate(training_job(), {"fedavg_images/other/grey": unit})
     assert not found.known and found.seconds == pytest.approx(1 + cost.work_of(training_job()).records)
+    assert cost.estimate(training_job(), {"fedavg_images/other/grey": unit}, 4).cores == 4
+    colour = cost.estimate(training_job("cifar10"), {"fedavg_images/other/grey": unit})
+    assert colour.memory_mb > 4 * 60_000 * 243 * 64 / 2**20 + 1024  # CIFAR's features and the budget for gradients
     nobody = cost.estimate(training_job(), {})
     assert not nobody.known and nobody.seconds == cost.UNKNOWN_SECONDS
 

@@ -120,7 +120,7 @@ def test_a_folder_whose_files_cannot_be_locked_is_one_line(monkeypatch, tmp_path
 
 def test_a_scheduler_may_assign_what_cannot_be_listed(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(devices, "_gpus", list)
+    monkeypatch.setattr(devices, "visible_gpus", list)
     monkeypatch.setenv(VISIBLE, "left alone")
     with own_gpu(True):
         assert os.environ[VISIBLE] == "left alone"

@@ -239,16 +239,31 @@ def test_the_times_of_stages_by_hand(config):
 
 
 @pytest.mark.parametrize(
-    ("count", "threads", "device", "jobs"),
-    [(8, 1, "cpu", 8), (8, 3, "cpu", 2), (8, 16, "cpu", 1), (None, 1, "cpu", 1), (8, 1, "cuda", 1)],
+    ("count", "threads", "device", "gpus", "jobs"),
+    [
+        (8, 1, "cpu", [], 8),
+        (8, 3, "cpu", [], 2),
+        (8, 16, "cpu", [], 1),
+        (8, 1, "cuda", [], 3),
+        (8, 1, "cuda", ["0", "1"], 6),
+    ],
 )
 def test_this_machine_runs_as_many_jobs_as_its_cores_have_threads_for(
-    folder, monkeypatch, count, threads, device, jobs
+    folder, monkeypatch, count, threads, device, gpus, jobs
 ):
-    monkeypatch.setattr("os.cpu_count", lambda: count)
-    where = plan.machines_of("default", threads, device)
+    monkeypatch.setattr(plan, "available_cpu_count", lambda: count)
+    monkeypatch.setattr(plan.devices, "visible_gpus", lambda: gpus)
+    where = plan.machines_of("default", threads, device, jobs_per_gpu=3)
     assert (where.at_once, where.extra_seconds, where.on_cluster, where.cores) == (jobs, 0.5, False, 1)
     assert plan.machines_of("default", threads, device, at_once=5).at_once == 5
+
+
+def test_a_profile_may_say_how_many_jobs_this_machine_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "PROFILES", tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.yaml").write_text("cores: 6\nresources: [gpu=5]\n")
+    assert plan.machines_of("mine", 2, "cpu").at_once == 3
+    assert plan.machines_of("mine", 2, "cuda", jobs_per_gpu=3).at_once == 5
 
 
 def test_jobs_beyond_the_limit_are_continued_in_pieces():

@@ -66,6 +66,12 @@ def test_the_recipe_needs_no_runs(paper, tmp_path):
     pd.testing.assert_frame_equal(recipe.data(Results(tmp_path)), errata(paper))
 
 
+def test_a_file_without_entries_is_one_line(monkeypatch):
+    monkeypatch.setattr("dpfl.reporting.errata.load", lambda key: SimpleNamespace(errata={}))
+    with pytest.raises(InputError, match=r"sixth2026/errata\.yaml has no entry"):
+        errata("sixth2026")
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [

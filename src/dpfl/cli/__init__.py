@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
 import signal
 import sys
 from contextlib import suppress
@@ -63,6 +64,10 @@ def _run() -> None:
             raise InputError(f"{words} (see {command} --help)") from None
         problem.show()  # `dpfl` alone: its help
         sys.exit(2)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # typer makes 1 of it, which is a finding here
+            raise ended.__context__ from None
+        raise
     else:
         if status == 130:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt
@@ -87,6 +92,14 @@ def _is_alone(words: list[str]) -> bool:
     return False
 
 
+def _reader_has_left() -> bool:
+    """Return whether standard output is a pipe that nobody reads any more."""
+    ends = select.poll()
+    with suppress(OSError, ValueError, AttributeError):  # there is no file behind it
+        ends.register(sys.stdout.fileno(), 0)
+    return bool(ends.poll(0))
+
+
 def _drop_output() -> None:
     """Let what is still to be printed go nowhere: writing it at the end of Python would fail with a second line."""
     with suppress(OSError, ValueError):  # there is no file behind it
@@ -94,7 +107,10 @@ def _drop_output() -> None:
 
 
 def main() -> None:
-    """Run the command line: 0 success, 1 a check found something, 2 unusable input; an error is one line."""
+    """Run the command line: 0 success, 1 a check found something, 2 unusable input; an error is one line.
+
+    141 says, as of other programs, that who read the output stopped before its end.
+    """
     # A scheduler's SIGTERM ends a stage as Ctrl-C does: temporary files are removed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if PIPELINE:
@@ -107,6 +123,9 @@ def main() -> None:
             raise InputError("SOURCE_DATE_EPOCH is not a number of seconds since 1970: unset it, or set it to one")
         _run()
     except OSError as error:
+        if error.errno == errno.EPIPE and _reader_has_left():  # as `| head` does: what it wanted, it has
+            _drop_output()
+            sys.exit(141)
         if error.errno in _FORBIDDEN and error.filename:
             print(f"dpfl: {printable(str(error.filename))}: {error.strerror}: change its permissions", file=sys.stderr)
             sys.exit(2)

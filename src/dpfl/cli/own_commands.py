@@ -16,7 +16,7 @@ from dpfl import __version__, gpu
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import DAILY, app
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 from dpfl.files import read_bytes, record_path, replacing, require_writable, write_atomically
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
@@ -133,7 +133,7 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     code = ("dpfl.images.own_federation",)
     # Records hold integers of 64 bits; longer ones are a text.
     seed = settings.seed if settings.seed < _LONGEST_JSON_INTEGER else str(settings.seed)
-    recorded = {"data": path.name, "model": import_path, **given, "seed": seed}
+    recorded = {"data": printable(path.name), "model": import_path, **given, "seed": seed}
     seeds = () if isinstance(seed, str) else (seed,)
     stage = StageRecorder("fedavg", code, recorded, seeds, settings.device, settings.threads)
     data, model = read(path), load_model(import_path, settings.seed)

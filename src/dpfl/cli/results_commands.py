@@ -11,7 +11,6 @@ import typer
 
 from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError
-from dpfl.files import replacing
 
 _SHOWN = 20
 
@@ -34,15 +33,14 @@ def compare(
     """
     from dpfl.provenance.trace import require_own
     from dpfl.reporting.comparison import FEWEST_SEEDS, Difference
-    from dpfl.reporting.results import write_csv
+    from dpfl.reporting.results import write_table
     from dpfl.results import compare as compared
 
     if csv:
         require_own(csv, "--csv")
     cells = compared(first, second, metric)
     if csv:
-        with replacing(csv) as temporary:
-            write_csv(cells, temporary)
+        write_table(cells, csv)
     for where, names in cells.attrs["compared"].items():
         print(f"{where}: cells are matched without {', '.join(names)}, which differs in all runs")
     outside = cells[cells["verdict"] == Difference.OUTSIDE]

@@ -49,12 +49,12 @@ def plan(
     from dpfl.pipeline.status import noise_made_anew
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
-    units = cost.table()
+    training, units = resolved["training"], cost.table()
     if fit:
         units = _fitted()
     if measure:
-        units = _measured(units, resolved["training"]["device"])
-    where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
+        units = _measured(units, training["device"])
+    where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"], at_once)
     for line in lines(resolved, where, units):
         print(line)
     if noise := noise_made_anew(resolved):
@@ -126,11 +126,12 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     jobs = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
-    where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
+    training = resolved["training"]
+    where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"])
     require_no_brace(Path(resolved["data"]["folder"]).absolute())
     require_writable(Path("results"), Path(resolved["data"]["folder"]))
-    uses_gpus = not where.on_cluster and resolved["training"]["device"] == "cuda"
-    gpus = _gpus(profile, resolved["training"]["jobs_per_gpu"]) if uses_gpus else []
+    uses_gpus = not where.on_cluster and training["device"] == "cuda"
+    gpus = _gpus(profile, training["jobs_per_gpu"]) if uses_gpus else []
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     # The profile is last: the options before it take all the words that follow, targets too.
     options = [*overlay, *gpus, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
@@ -146,10 +147,8 @@ def _gpus(profile: str, jobs_per_gpu: int) -> list[str]:
     from dpfl.pipeline.devices import require_gpu
     from dpfl.pipeline.plan import PROFILES, resources_of
 
-    resources = {
-        "gpu": jobs_per_gpu * len(require_gpu()),
-        **resources_of(load_mapping(PROFILES / profile / "config.yaml")),
-    }
+    stated = resources_of(load_mapping(PROFILES / profile / "config.yaml"))
+    resources = {"gpu": jobs_per_gpu * len(require_gpu()), **stated}
     return ["--resources", *(f"{name}={value}" for name, value in resources.items())]
 
 

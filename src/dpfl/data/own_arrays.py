@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 from dpfl.files import file_sha256
 from dpfl.randomness import generator
 
@@ -34,8 +35,9 @@ _OF_WINDOWS = ("thumbs.db", "desktop.ini")
 class OwnData:
     """Records for classification: inputs float32 (n, ...), labels int64 (n,), from 0 to `classes` - 1.
 
-    `name` is that of the file or folder, `sha256` the hash of its content: of a folder, of the paths and hashes of its
-    images in their order. Anyone who knows all records but one finds that one by the hash: it is not to be published.
+    `name` is that of the file or folder in printable characters. `sha256` is the hash of its content: of a folder, of
+    the paths and hashes of its images in their order. Anyone who knows all records but one finds that one by the hash:
+    it is not to be published.
     `held_back`: True where the test records are a part of those that were given to train on.
     """
 
@@ -77,7 +79,7 @@ def read(path: Path) -> OwnData:
                 f"{path}: training records have shape {parts[0].shape[1:]}, test records {parts[2].shape[1:]}"
             )
     classes = 1 + max(int(parts[1].max()), int(parts[3].max()))
-    return OwnData(path.resolve().name, sha256, classes, *parts, held_back=set(arrays) == set(_WHOLE))
+    return OwnData(printable(path.resolve().name), sha256, classes, *parts, held_back=set(arrays) == set(_WHOLE))
 
 
 def _npz(path: Path) -> dict[str, NDArray]:
@@ -141,7 +143,9 @@ def _images(folder: Path) -> tuple[str, dict[str, NDArray]]:
                 shape = shape or image.shape
                 if image.shape != shape:
                     raise InputError(f"{file} has channels, height and width {image.shape}, others {shape}")
-                digest.update(f"{file.relative_to(folder)}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+                digest.update(
+                    os.fsencode(file.relative_to(folder)) + f"\0{hashlib.sha256(content).hexdigest()}\n".encode()
+                )
                 images.append(image)
                 labels.append(classes.index(place.name))
         if not images:

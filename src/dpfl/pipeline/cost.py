@@ -180,9 +180,14 @@ def estimate(job: TrainingJob, units: Mapping[str, UnitCost] | None = None, core
     gpus = int(job.resources["device"] == "cuda" and job.experiment in ON_GPU)
     if unit is None:
         others = [other for name, other in units.items() if name.startswith(f"{job.experiment}/")]
-        seconds = max((other.seconds(work) for other in others), default=UNKNOWN_SECONDS)
-        memory = max((other.memory_mb for other in others), default=4 * BASE_MB)
-        return Cost(kind, seconds, memory, gpus, known=False)
+        dearest = max(others, key=lambda other: other.seconds(work), default=None)
+        if dearest is None:
+            return Cost(kind, UNKNOWN_SECONDS, 4 * BASE_MB, gpus, known=False)
+        if job.experiment == "fedavg_images":
+            largest = max(others, key=lambda other: other.parameters)
+            memory = _image_memory_mb(job, largest, cores)
+            return Cost(kind, dearest.seconds(work), memory, gpus, False, cores)
+        return Cost(kind, dearest.seconds(work), max(other.memory_mb for other in others), gpus, known=False)
     if job.experiment != "fedavg_images":
         return Cost(kind, unit.seconds(work), unit.memory_mb, gpus, known=True)
     memory = _image_memory_mb(job, unit, cores)

@@ -33,7 +33,7 @@ def own_gpu(wanted: bool, jobs_per_gpu: int = 1) -> Iterator[None]:
     shards of one GPU are shared. Raises InputError where the host has no GPU, or a lock file cannot be used.
     """
     job = next((os.environ[name] for name in _SCHEDULERS if name in os.environ), "")
-    if not wanted or (job and not _gpus()):  # a scheduler may assign what neither variable nor driver lists
+    if not wanted or (job and not visible_gpus()):  # a scheduler may assign what neither variable nor driver lists
         yield
         return
     known = require_gpu()
@@ -50,12 +50,12 @@ def own_gpu(wanted: bool, jobs_per_gpu: int = 1) -> Iterator[None]:
 
 def require_gpu() -> list[str]:
     """Return the GPUs that this process may use. Raises InputError if there is none."""
-    if not (known := _gpus()):
+    if not (known := visible_gpus()):
         raise InputError("this machine has no GPU: train on the CPU (training.device: cpu, or --device cpu)")
     return known
 
 
-def _gpus() -> list[str]:
+def visible_gpus() -> list[str]:
     """Return the GPUs that this process may use, by number or name."""
     if VISIBLE in os.environ:
         names = [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip()]

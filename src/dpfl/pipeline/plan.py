@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from snakemake.utils import available_cpu_count
 
 from dpfl.catalog import load
 from dpfl.data import datasets
@@ -16,7 +17,7 @@ from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.configuration import load_mapping, results_folder
 from dpfl.grid.expansion import noise_table_path
-from dpfl.pipeline import job_batches, site
+from dpfl.pipeline import devices, job_batches, site
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
 from dpfl.progress import duration
@@ -163,12 +164,12 @@ class Machines:
         return beside(cost.seconds, self.cores if shares else 1)
 
 
-def machines_of(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
+def machines_of(profile: str, threads: int, device: str, jobs_per_gpu: int = 1, at_once: int | None = None) -> Machines:
     """Return the machines of a profile; raises InputError for an unknown profile.
 
-    On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
-    `jobs` of its site.yaml, else of its config.yaml, lets into the queue, as if it had room for them all. `at_once`
-    says it instead.
+    On this machine as many jobs go together as it has cores for (of those that this process and the profile may use),
+    or places on its GPUs, as if it had one where it has none; on a cluster as many as `jobs` of its site.yaml, else of
+    its config.yaml, lets into the queue, as if it had room for them all. `at_once` says it instead.
     """
     folder = PROFILES / profile
     if not (folder / "config.yaml").is_file():
@@ -182,7 +183,11 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
     if "executor" in options:
         jobs, side_by_side, cores = _counts(folder / "config.yaml", options)
         return Machines(profile, at_once or jobs, QUEUED_SECONDS, True, side_by_side, cores=cores)
-    local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
+    if device == "cuda":
+        local = int(resources_of(options).get("gpu", jobs_per_gpu * max(1, len(devices.visible_gpus()))))
+    else:
+        cores = options.get("cores", "all")
+        local = max(1, (available_cpu_count() if cores == "all" else int(cores)) // threads)
     return Machines(profile, at_once or local, STARTED_SECONDS, on_cluster=False)
 
 

@@ -78,6 +78,10 @@ def errata(paper: str) -> pd.DataFrame:
         for name, entry in load(paper).errata.items()
         for arguments in entry.get("arguments", [{}])
     ]
+    if not rows:
+        raise InputError(
+            f"{paper}/errata.yaml has no entry: a paper without errata has neither this file nor errata.py"
+        )
     order = list(ErratumKind)
     return pd.DataFrame(rows).sort_values("kind", key=lambda kinds: kinds.map(order.index), kind="stable")
 

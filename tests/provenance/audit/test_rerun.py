@@ -147,6 +147,14 @@ def test_more_runs_than_there_are_is_a_finding(again, monkeypatch):
     assert finding.problem == "could be trained again in 4 of 9 runs that were asked for"
 
 
+def test_a_run_that_was_named_is_not_drawn_too(again, monkeypatch):
+    trained = []
+    monkeypatch.setattr(rerun, "_check_one", lambda report, root, run, data: trained.append(run.name))
+    [finding] = again(count=4, cell="bhaskar2025/digits_scatter_linear_k10_seed1").findings
+    assert len(trained) == len(set(trained)) == 4
+    assert finding.problem == f"could be trained again in 4 of {4 + 2} runs that were asked for"
+
+
 def test_without_a_seed_each_draw_is_another_and_states_its_seed(again, monkeypatch):
     monkeypatch.setattr(rerun, "_check_one", lambda *_: None)
     notes = [again(seed=None).notes[0] for _ in range(2)]

@@ -180,7 +180,7 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], jobs: lis
         seed = secrets.randbelow(2**32) if choice.seed is None else choice.seed
         reasons = [_hindrance(run, data) for run in runs]
         skipped += Counter(filter(None, reasons))
-        possible = [run for run, reason in zip(runs, reasons, strict=True) if not reason]
+        possible = [run for run, reason in zip(runs, reasons, strict=True) if not reason and run not in wanted]
         wanted += drawn(possible, choice.count, random.Random(seed))
         report.notes.append(f"runs were drawn at random, published cells most often: --seed {seed} draws the same")
     for run in wanted:

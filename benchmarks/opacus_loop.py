@@ -253,11 +253,13 @@ def compared(loop: pd.DataFrame, pipeline: pd.DataFrame) -> list[dict[str, objec
     """Return a line for each cell of `loop`: both sides' accuracy, the means' difference and whether they agree.
 
     Both tables have a row a run with the columns of Cell and accuracy_pct, `pipeline` also those of READING. Runs of
-    `pipeline` with other settings do not count, and a run that several tables hold counts once.
+    `pipeline` with other settings do not count, nor do those of tables without accuracy (distances); a run that several
+    tables hold counts once.
     """
     names = [each.name for each in fields(Cell)]
     keys = [name for name in names if name != "seed"]
-    pipeline = pipeline[(pipeline[list(READING)] == list(READING.values())).all(axis=1)].drop_duplicates(names)
+    pipeline = pipeline[(pipeline[list(READING)] == list(READING.values())).all(axis=1)]
+    pipeline = pipeline.dropna(subset="accuracy_pct").drop_duplicates(names)
     lines = []
     for key, runs in loop.groupby(keys):
         ours = pipeline.loc[(pipeline[keys] == list(key)).all(axis=1), "accuracy_pct"].to_numpy()

@@ -233,19 +233,19 @@ def random_stopping(held: str, epsilon: float, **setting: Any) -> Case:
     return Case(f"sum below (12): {_named(setting, epsilon)}", double_sum, target=bound)
 
 
-def suffix_stopping(epsilon: float, alpha: float, **setting: float) -> Case:
-    """Return the share of (12) that is saved with the stop within the last rounds alone."""
-    every = contraction.federated_random_stop_bound(epsilon, lipschitz=LIPSCHITZ, **setting)
-    suffix = contraction.federated_suffix_stop_delta(epsilon, lipschitz=LIPSCHITZ, alpha=alpha, **setting)
-    return Case(f"alpha = {alpha}: {_named(setting, epsilon)}", float(1 - suffix / every))
-
-
-def suffix_growing_noise(epsilon: float, alpha: float) -> Case:
-    """Return the share of Corollary 3's delta that is saved so where the noise grows."""
+def suffix_stopping(epsilon: float, alpha: float) -> Case:
+    """Return the share of Corollary 3's delta that is saved with the stop within the last rounds alone."""
     values = {"n": 8, "m": 1, "eta": 0.5, "sigma": np.sqrt(np.arange(1, 9)), "radius": 0.25, "lipschitz": LIPSCHITZ}
     every = contraction.federated_random_stop_delta(epsilon, **values)
     suffix = contraction.federated_suffix_stop_delta(epsilon, alpha=alpha, **values)
     return Case(f"alpha = {alpha}, sigma_t = sqrt(t), epsilon = {epsilon}", float(1 - suffix / every))
+
+
+def suffix_one_noise(epsilon: float, alpha: float, **setting: float) -> Case:
+    """Return the share of (12) that is saved with the stop within the last rounds alone."""
+    every = contraction.federated_random_stop_bound(epsilon, lipschitz=LIPSCHITZ, **setting)
+    suffix = contraction.federated_suffix_stop_delta(epsilon, lipschitz=LIPSCHITZ, alpha=alpha, **setting)
+    return Case(f"alpha = {alpha}: {_named(setting, epsilon)}", float(1 - suffix / every))
 
 
 def averaged_model(n: int, epsilon: float) -> Case:

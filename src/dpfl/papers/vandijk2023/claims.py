@@ -292,7 +292,7 @@ RECORDS = 6144
 """Records that hold whole batches of every size that the chapter names, 24 of the largest."""
 EPOCHS = 20
 SIGMA = 8.0
-"""Noise of the statements on epochs and groups, in sensitivities: weak noise makes every curve alike."""
+"""Noise of the statements on groups, in sensitivities."""
 
 
 def gdp_duality(mu: float, epsilon: float | None = None, alpha: float | None = None) -> Case:
@@ -420,31 +420,33 @@ def clt_a1(sigma: float, epochs: int) -> Case:
     return Case(f"{epochs} epochs, sigma = {sigma}", _mu_at(guarantee, 1e-2) / _mu_at(guarantee, 1e-6), target=1.0)
 
 
-def epochs_not_rounds(batch: int) -> Case:
+def epochs_not_rounds(sigma: float, batch: int) -> Case:
     """Compare A1's epsilon with that at batches of one record."""
-    here, smallest = (epsilon_of(_guarantee("A1", run()["n"], m, EPOCHS, SIGMA)) for m in (batch, 1))
-    return Case(f"batches of {batch} against 1", here / smallest, target=1.0)
+    here, smallest = (epsilon_of(_guarantee("A1", run()["n"], m, EPOCHS, sigma)) for m in (batch, 1))
+    return Case(f"batches of {batch} against 1, sigma = {sigma:g}", here / smallest, target=1.0)
 
 
-def epochs_simple(epochs: int) -> Case:
+def epochs_simple(sigma: float, epochs: int) -> Case:
     """Compare mu against A1 with sqrt(E)/sigma."""
-    return Case(f"E = {epochs}", _mu_over_simple("A1", epochs), target=1.0)
+    return Case(f"E = {epochs}, sigma = {sigma:g}", _mu_over_simple("A1", sigma, epochs), target=1.0)
 
 
-def epochs_bounds(epochs: int) -> Case:
+def epochs_bounds(sigma: float, epochs: int) -> Case:
     """Hold mu against A1 below that of h."""
-    return Case(f"E = {epochs}", _mu_over_simple("A1", epochs), target=_mu_over_simple("h", epochs))
+    exact, bound = (_mu_over_simple(name, sigma, epochs) for name in ("A1", "h"))
+    return Case(f"E = {epochs}, sigma = {sigma:g}", exact, target=bound)
 
 
-def epochs_limit(epochs: int) -> Case:
+def epochs_limit(sigma: float, epochs: int) -> Case:
     """Hold mu against A1 above that of h-bar."""
-    return Case(f"E = {epochs}", _mu_over_simple("A1", epochs), target=_mu_over_simple("h_bar", epochs))
+    exact, limit = (_mu_over_simple(name, sigma, epochs) for name in ("A1", "h_bar"))
+    return Case(f"E = {epochs}, sigma = {sigma:g}", exact, target=limit)
 
 
-def _mu_over_simple(adversary: str, epochs: int) -> float:
+def _mu_over_simple(adversary: str, sigma: float, epochs: int) -> float:
     """Return mu at equal epsilon over sqrt(E)/sigma."""
-    exact = equivalent_mu(_guarantee(adversary, run()["n"], run()["m"], epochs, SIGMA))
-    return exact / float(tradeoff.shuffled_mu(epochs, SIGMA))
+    exact = equivalent_mu(_guarantee(adversary, run()["n"], run()["m"], epochs, sigma))
+    return exact / float(tradeoff.shuffled_mu(epochs, sigma))
 
 
 def group(batch: int, g: int) -> Case:

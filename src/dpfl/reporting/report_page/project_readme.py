@@ -45,7 +45,9 @@ def _sentences(page: Page) -> list[str]:
     known = {word: [claim for claim in claims if claim.verdict.word == word] for word in Verdict}
     refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
     numbers = page.printed
-    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated"
+    by_print = sum(bool(claim.judged_by) for claim in known[Verdict.AS_STATED])
+    alone = f", {by_print} of them by the published tables alone" if by_print else ""
+    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{alone}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]

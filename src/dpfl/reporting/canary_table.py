@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from dpfl.accounting import FixedBatches, Poisson
+from dpfl.accounting.statements import decode
 from dpfl.attacks.noise_family import StepEvidence, family_epsilon
 from dpfl.reporting.display_names import in_words, percent
 from dpfl.reporting.results import ORIGIN, ORIGINS
@@ -31,7 +31,6 @@ _BOUNDS = {
 """Column of each lower bound, and what it assumes."""
 _EVIDENCE = {"chosen": "chosen_lower_bound", "hostile": "hostile_lower_bound", "one_run": "one_run_family_lower_bound"}
 """Evidence in a run table, and the bound that follows from it."""
-_KINDS = {"Poisson": Poisson, "FixedBatches": FixedBatches}
 _COLUMNS = [
     "dataset", "stand_in_for", "data_note", "clients", "noise", "clipping", "epsilon", "seed", "canaries", "guesses",
     "right_guesses", "mates", "statistic", "positives", "true_positives", "false_positives", "confidence",
@@ -74,13 +73,12 @@ def _family_bound(run: dict[str, Any], attack: str) -> float:
     evidence = StepEvidence.read(run, attack)
     if evidence is None or str(run["known_bad"]) == "True" or not isinstance(run.get("privacy_sampler"), str):
         return math.nan
-    settings = json.loads(run["privacy_sampler"])
-    kind = _KINDS.get(settings.pop("kind"))
-    if kind is None:
+    sampler = decode(run["privacy_sampler"])
+    if not isinstance(sampler, Poisson | FixedBatches):
         return math.nan
     return family_epsilon(
         evidence,
-        kind(**settings),
+        sampler,
         steps=int(run["privacy_steps"]),
         delta=float(run["privacy_delta"]),
         neighbouring=str(run["privacy_neighbouring"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
-from dpfl.papers.asoodeh2021.figures import FEWEST
+from dpfl.papers.asoodeh2021.figures import FEWEST, with_share
 from dpfl.reporting import style
 from dpfl.reporting.display_names import data_note, span
 from dpfl.reporting.figures import FigureRecipe
@@ -58,12 +58,8 @@ def _printed(run: pd.Series) -> float:
 
 def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
     """Return each noisy line's key, how many seeds have an exponent, their mean and the half-width of its interval."""
-    cell = [*TASK, "draw", "release", "features", "seed"]
-    silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
-    noisy = runs[runs["noise_std"] > 0]
-    share = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
     rows = []
-    for key, group in noisy.assign(share=share).groupby(line):
+    for key, group in with_share(runs, [*TASK, "draw", "release", "features", "seed"]).groupby(line):
         if group["features"].nunique() >= FEWEST:
             fits = [slope(own["features"], own["share"]) for _, own in group.groupby("seed")]
             rows.append((*key, *mean_interval(fits)))

@@ -43,6 +43,16 @@ FEWEST = 3
 """Points that a slope is fitted to, at least."""
 
 
+def with_share(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the noisy rows with the column share: excess risk less that without noise at the same keys, or nan.
+
+    `keys`: two columns or more.
+    """
+    silent = rows[rows["noise_std"] == 0].set_index(keys)["excess_risk"]
+    noisy = rows[rows["noise_std"] > 0]
+    return noisy.assign(share=noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[keys])).to_numpy())
+
+
 def study(results: Results, name: str) -> pd.DataFrame:
     """Return the runs of one study of the paper's grid; empty where this configuration has none."""
     return results.runs(KEY, study=name)
@@ -90,10 +100,7 @@ def _noise_slopes(runs: pd.DataFrame) -> list[tuple]:
     """
     if runs.empty:
         return []
-    cell = [*TASK, "users", "seed"]
-    silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
-    noisy = runs[runs["noise_std"] > 0].copy()
-    noisy["share"] = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
+    noisy = with_share(runs, [*TASK, "users", "seed"])
     noisy["sigma^2"] = noisy["noise_std"] ** 2
     mean = noisy.groupby([*TASK, "noise_std", "users"])["excess_risk"].transform("mean")
     noisy["free"] = mean < noisy["idle_excess_risk"]
@@ -245,10 +252,7 @@ def draw_price(data: pd.DataFrame) -> Figure:
 def price_message(data: pd.DataFrame) -> str:
     """Say with which powers the cost of noise grows with sigma^2 and falls with the users."""
     rows = data[data["study"] == "price"]
-    keys = ["dataset", "batch_size", "users"]
-    silent = rows[rows["noise_std"] == 0].set_index(keys)["excess_risk"]
-    noisy = rows[rows["noise_std"] > 0]
-    noisy = noisy.assign(share=noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[keys])).to_numpy())
+    noisy = with_share(rows, ["dataset", "batch_size", "users"])
     free = noisy[noisy["excess_risk"] < noisy["idle_excess_risk"]].dropna(subset="share")
     most = free[free["users"] == free["users"].max()]
     by_noise = [
@@ -288,11 +292,10 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
     """Draw the noise's share at the most users against sigma^2, with a line of slope 1 through the least."""
     last = price[price["users"] == price["users"].max()]
     for (size, rows), (colour, marker, markersize) in zip(last.groupby("batch_size"), _SIZE_LOOKS, strict=False):
-        silent = rows.loc[rows["noise_std"] == 0, "excess_risk"]
-        noisy = rows[rows["noise_std"] > 0].sort_values("noise_std")
-        if silent.empty or noisy.empty:
+        noisy = with_share(rows, ["batch_size", "users"]).dropna(subset="share").sort_values("noise_std")
+        if noisy.empty:
             continue
-        variance, share = noisy["noise_std"] ** 2, noisy["excess_risk"] - silent.item()
+        variance, share = noisy["noise_std"] ** 2, noisy["share"]
         look = {"color": colour, "marker": marker, "markersize": markersize, "linestyle": "none"}
         axis.plot(variance, share, label=f"m = {size} users a round", **look)
         if size == last["batch_size"].max():

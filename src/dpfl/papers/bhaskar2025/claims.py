@@ -12,12 +12,11 @@ import pandas as pd
 from scipy import stats
 
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
-from dpfl.papers.bhaskar2025.tables import LEVEL
+from dpfl.papers.bhaskar2025.tables import COLUMN, LEVEL
 from dpfl.reporting.display_names import budget_name, model_name
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.rules import Case, ClaimEvidence, difference, from_interval
 
-_COLUMN = ["dataset", "model", "epsilon"]
 _PLACE = ["dataset", "epsilon", "local_epochs"]
 
 
@@ -54,7 +53,7 @@ def one_local_epoch(results: Results) -> ClaimEvidence:
     """
     cells = _tables(results, 2, 3, 4).query("epsilon < inf")
     cases, missing = [], 0
-    for _, column in cells.groupby(_COLUMN, sort=False):
+    for _, column in cells.groupby(COLUMN, sort=False):
         first = column[column["local_epochs"] == 1].iloc[0]
         missing += bool(first["lead_splits"] != len(column) - 1)
         if not math.isnan(first["lead_pct"]):
@@ -82,7 +81,7 @@ def noise_free(results: Results) -> ClaimEvidence:
     """Return how many points each other split of a column without privacy is ahead of (1, 20), on shared seeds."""
     cells = _tables(results, 2, 3, 4).query("epsilon == inf")
     cases = []
-    for _, column in cells.groupby(_COLUMN, sort=False):
+    for _, column in cells.groupby(COLUMN, sort=False):
         first = column[column["local_epochs"] == 1].iloc[0]
         others = column[(column["local_epochs"] > 1) & column["over_first_pct"].notna()]
         for _, cell in others.iterrows():
@@ -109,11 +108,11 @@ def _printed_leads(results: Results, columns: str) -> list[tuple[str, float]]:
     """Return how many points (1, 20) is ahead of the best other split in the published columns of a query, named."""
     cells = _tables(results, 2, 3, 4).query(columns)
     leads = []
-    for (dataset, model, epsilon), column in cells.groupby(_COLUMN, sort=False):
+    for key, column in cells.groupby(COLUMN, sort=False):
         others = column[column["local_epochs"] > 1]
         best = others.loc[others["published_accuracy_pct"].idxmax()]
         first = column.loc[column["local_epochs"] == 1, "published_accuracy_pct"].iloc[0]
-        name = f"{dataset}, {model_name(model)}, {budget_name(epsilon)}, best other E = {best['local_epochs']:g}"
+        name = f"{_printed_name(key)}, best other E = {best['local_epochs']:g}"
         leads.append((name, _printed_gap(first, best["published_accuracy_pct"])))
     return leads
 
@@ -121,7 +120,7 @@ def _printed_leads(results: Results, columns: str) -> list[tuple[str, float]]:
 def _table_5_rows(results: Results) -> list[pd.DataFrame]:
     """Return the rows of Table 5, each as its cells sorted by the number of clients."""
     cells = _tables(results, 5).sort_values("clients")
-    return [row for _, row in cells.groupby(_COLUMN, sort=False)]
+    return [row for _, row in cells.groupby(COLUMN, sort=False)]
 
 
 def more_clients(results: Results) -> ClaimEvidence:
@@ -223,7 +222,7 @@ def scatter_linear_best_printed(results: Results) -> ClaimEvidence:
 def _falls(cells: pd.DataFrame) -> dict[tuple, Case]:
     """Return the points that a column loses from (1, 20) to (20, 1), on shared seeds, by (dataset, model, epsilon)."""
     made = {}
-    for key, column in cells.query("epsilon < inf").groupby(_COLUMN, sort=False):
+    for key, column in cells.query("epsilon < inf").groupby(COLUMN, sort=False):
         first, last = (column[column["local_epochs"] == epochs].iloc[0] for epochs in (1, 20))
         if math.isnan(last["over_first_pct"]):
             continue
@@ -243,7 +242,7 @@ def scatter_linear_robust(results: Results) -> ClaimEvidence:
     """Return the points that ScatterNet + linear loses from (1, 20) to (20, 1)."""
     cells = _tables(results, 2, 3, 4)
     own = [case for (_, model, _), case in _falls(cells).items() if model == "scatter_linear"]
-    columns = cells.query("epsilon < inf and model == 'scatter_linear'").groupby(_COLUMN).ngroups
+    columns = cells.query("epsilon < inf and model == 'scatter_linear'").groupby(COLUMN).ngroups
     return ClaimEvidence(own, missing=columns - len(own))
 
 
@@ -257,14 +256,14 @@ def scatter_linear_most_robust(results: Results) -> ClaimEvidence:
         if model != "scatter_linear" and own:
             facts = {"published": _printed_gap(fall.published, own.published), "stand_in": fall.stand_in}
             cases.append(difference(fall.case, fall, own, **facts))
-    columns = cells.query("epsilon < inf and model != 'scatter_linear'").groupby(_COLUMN).ngroups
+    columns = cells.query("epsilon < inf and model != 'scatter_linear'").groupby(COLUMN).ngroups
     return ClaimEvidence(cases, missing=columns - len(cases))
 
 
 def _printed_falls(results: Results) -> dict[tuple, float]:
     """Return the published points that a private column loses from (1, 20) to (20, 1), by (dataset, model, epsilon)."""
     made = {}
-    for key, column in _tables(results, 2, 3, 4).query("epsilon < inf").groupby(_COLUMN, sort=False):
+    for key, column in _tables(results, 2, 3, 4).query("epsilon < inf").groupby(COLUMN, sort=False):
         printed = column.set_index("local_epochs")["published_accuracy_pct"]
         made[key] = _printed_gap(printed[1], printed[20])
     return made

@@ -20,14 +20,13 @@ from dpfl.data import datasets
 from dpfl.data.datasets import CLASSES, COEFFICIENTS, GREY, feature_shape
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
-from dpfl.papers.bhaskar2025.tables import published_cells
+from dpfl.papers.bhaskar2025.tables import COLUMN, published_cells
 from dpfl.reporting.display_names import data_name, model_name
 from dpfl.reporting.errata import Numbers, errata_recipe
 
 BUDGET, EPOCHS = 2.93, 20
 SMALL_ERROR = 1e-3  # of epsilon: the misprint of erratum 7 is 0.06 at gamma = 4
 DRAWS = 5  # of the clients' records
-CELL = ["dataset", "model", "epsilon"]
 
 
 def settings(name: str) -> Any:
@@ -207,8 +206,8 @@ def utility_dimension(parameters: int, clients: int, ratio: float) -> Numbers:
 def two_tables() -> Numbers:
     """Compare Table 5's column of ten clients with the cells (1, 20) of Tables 2 to 4."""
     cells = published_cells().query("clients == 10 and local_epochs == 1")
-    fifth = cells[cells["table"] == 5].set_index(CELL)["published_accuracy_pct"]
-    other = cells[cells["table"] < 5].set_index(CELL)["published_accuracy_pct"].reindex(fifth.index)
+    fifth = cells[cells["table"] == 5].set_index(COLUMN)["published_accuracy_pct"]
+    other = cells[cells["table"] < 5].set_index(COLUMN)["published_accuracy_pct"].reindex(fifth.index)
     differ = (other - fifth).abs().idxmax()
     tables = load("bhaskar2025").tables
     gaps = [
@@ -225,7 +224,7 @@ def two_tables() -> Numbers:
 def always_best() -> Numbers:
     """Count the private columns of Tables 2 to 4 in which no split beats (1, 20)."""
     private = published_cells().query("table < 5 and epsilon < inf").sort_values("local_epochs")
-    columns = private.groupby(CELL)["published_accuracy_pct"].agg(["first", "max"])
+    columns = private.groupby(COLUMN)["published_accuracy_pct"].agg(["first", "max"])
     tables = [load("bhaskar2025").tables[f"table_{number}"]["published_accuracy_pct"] for number in (2, 3, 4)]
     lists = [
         row for table in tables for model in table.values() for epsilon, row in model.items() if epsilon < math.inf
@@ -237,7 +236,7 @@ def always_best() -> Numbers:
 def grows_with_clients() -> Numbers:
     """Count the rows of Table 5 in which no step to more clients is printed with less."""
     rows = published_cells().query("table == 5 and clients > 1").sort_values("clients")
-    growing = rows.groupby(CELL)["published_accuracy_pct"].agg(lambda row: row.is_monotonic_increasing)
+    growing = rows.groupby(COLUMN)["published_accuracy_pct"].agg(lambda row: row.is_monotonic_increasing)
     models = load("bhaskar2025").tables["table_5"]["published_accuracy_pct"].values()
     lists = [row[:4] for table in models for name, row in table.items() if name != "epsilon"]
     unbroken = sum(all(later >= before for before, later in itertools.pairwise(row)) for row in lists)

@@ -23,6 +23,7 @@ from dpfl.papers.bhaskar2025.tables import (
     WIDE_PCT,
     data_lines,
     each_once,
+    is_bimodal,
     prediction_half_width,
     published_cells,
     runs_of,
@@ -277,7 +278,7 @@ def _off(cell: object) -> str:
     if math.isnan(cell.distance_pct):
         return "–"
     text = f"{cell.accuracy_pct - cell.published_accuracy_pct:+z.2f}"
-    if cell.most_pct - cell.least_pct > BIMODAL_PCT:
+    if is_bimodal(cell):
         low, high = (end - cell.published_accuracy_pct for end in (cell.least_pct, cell.most_pct))
         text = f"{low:+z.2f} to {high:+z.2f}"
     return text if cell.distance_pct <= cell.tolerance_pct else f"[{text}]"

@@ -22,11 +22,7 @@ from dpfl.papers.bhaskar2025.tables import (
     runs_text,
 )
 from dpfl.reporting import style
-from dpfl.reporting.display_names import (
-    budget_name,
-    data_name,
-    model_name,
-)
+from dpfl.reporting.display_names import budget_cell, budget_name, data_name, model_name
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
@@ -130,7 +126,7 @@ def readings_page(cells: pd.DataFrame) -> TableLayout:
     lines, headings = [], []
     by = ["ran_on", "model", "epsilon", "difference"]
     for (ran_on, model, epsilon, difference), group in cells.groupby(by, sort=False):
-        line = {"ε": "none" if math.isinf(epsilon) else f"{epsilon:g}", "Switched": NAMES[difference]}
+        line = {"ε": budget_cell(epsilon), "Switched": NAMES[difference]}
         line["Seeds"] = " to ".join(dict.fromkeys(str(number) for number in (group["runs"].min(), group["runs"].max())))
         for cell, bimodal in zip(group.itertuples(), _bimodal(group), strict=True):
             split = f"({cell.local_epochs}, {cell.rounds})"
@@ -235,8 +231,7 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
 
 def readings_message(cells: pd.DataFrame, names: Mapping[str, str]) -> str:
     """Say which difference between text and code changes accuracy most, by its median over the cells with a mean."""
-    apart = (cells[f"{side}_most_pct"] - cells[f"{side}_least_pct"] for side in ("code", "text"))
-    steady = cells[(sum(each > BIMODAL_PCT for each in apart) == 0) & (cells["difference"] != "all")]
+    steady = cells[~_bimodal(cells) & (cells["difference"] != "all")]
     if steady.empty:
         return ""
     medians = steady["effect_pct"].abs().groupby(steady["difference"]).median().sort_values()

@@ -27,6 +27,7 @@ from dpfl.reporting.display_names import (
     at_least,
     at_most,
     budget_cell,
+    budget_name,
     count_range,
     data_name,
     model_name,
@@ -38,6 +39,8 @@ from dpfl.reporting.tables import TableLayout, TableRecipe
 
 # The 276 published cells, and the runs that reproduce each of them.
 
+COLUMN = ["dataset", "model", "epsilon"]
+"""What names a column of Tables 2 to 4, and a row of Table 5."""
 CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
 PUBLISHED_RUNS = 10
 LEVEL = 0.95  # of every interval
@@ -262,10 +265,10 @@ def why_far(cell: Any) -> str:
         return ""
     whose = "Our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
     ways = {"diverged": cell.diverged, f"ended at chance (below {CHANCE_PCT:g} %)": cell.at_chance}
-    budget = "no privacy" if math.isinf(cell.epsilon) else f"ε = {cell.epsilon:g}"
     text = (
-        f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget}, (E, R) = ({cell.local_epochs}, "
-        f"{cell.rounds}), {cell.clients} clients: published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}. "
+        f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget_name(cell.epsilon)}, "
+        f"(E, R) = ({cell.local_epochs}, {cell.rounds}), {cell.clients} clients: "
+        f"published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}. "
         f"{whose} {' or '.join(way for way, count in ways.items() if count)}."
     )
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
@@ -407,7 +410,7 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
         "seeds_least": int(compared["runs"].min()) if len(compared) else 0,
         "seeds_most": int(compared["runs"].max()) if len(compared) else 0,
         "collapsed": int(collapsed.sum()),
-        "bimodal": int((compared["most_pct"] - compared["least_pct"] > BIMODAL_PCT).sum()),
+        "bimodal": int(is_bimodal(compared).sum()),
         "median_distance_pct": float(distance.median()),
         "largest_distance_pct": float(distance.max()),
         "largest_of_others_pct": float(distance[~collapsed].max()),
@@ -559,12 +562,12 @@ def _ours(cell: pd.Series) -> str:
 
 def _value(cell: Any) -> str:
     """Return our mean or, if the runs lie far apart, their ends."""
-    return f"{cell.least_pct:.2f} to {cell.most_pct:.2f}" if _is_bimodal(cell) else f"{cell.accuracy_pct:.2f}"
+    return f"{cell.least_pct:.2f} to {cell.most_pct:.2f}" if is_bimodal(cell) else f"{cell.accuracy_pct:.2f}"
 
 
-def _is_bimodal(cell: Any) -> bool:
-    """Return whether the runs of a cell lie so far apart that their mean is none of them."""
-    return cell.most_pct - cell.least_pct > BIMODAL_PCT
+def is_bimodal(cells: Any) -> Any:
+    """Return whether the runs of a cell, or of each of a table's, lie so far apart that their mean is none of them."""
+    return cells.most_pct - cells.least_pct > BIMODAL_PCT
 
 
 def _published(cell: pd.Series) -> str:
@@ -577,7 +580,7 @@ def _difference(cell: pd.Series) -> str:
         return ""
     if cell.stand_in:
         return "stand-in"
-    if _is_bimodal(cell):
+    if is_bimodal(cell):
         return "–"
     return f"{cell.difference_pct:+z.2f}{_MARKS.get(cell.prediction, '')}"
 
@@ -686,7 +689,6 @@ def _holds(cell: pd.Series) -> str:
 # The last column, (20, 1): the models behind a single average.
 
 FALL_PCT = 10.0  # points between the clients' own models and their average that count as a fall
-_KEY = ["dataset", "model", "epsilon"]
 _AVERAGED = [
     "ran_on", "stand_in", "runs", "accuracy_pct", "interval_pct", "least_pct", "most_pct", "local_accuracy_pct",
     "local_runs", "average_of_local_pct",
@@ -706,14 +708,14 @@ def last_column(results: Results) -> pd.DataFrame:
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4)], ignore_index=True)
     last = cells[(cells["rounds"] == 1) & (cells["runs"] > 0)]
-    first = cells.loc[cells["local_epochs"] == 1, [*_KEY, "accuracy_pct"]]
+    first = cells.loc[cells["local_epochs"] == 1, [*COLUMN, "accuracy_pct"]]
     first = first.rename(columns={"accuracy_pct": "many_rounds_pct"})
-    return last[[*_KEY, *_AVERAGED, *_PRINT]].merge(first, on=_KEY)
+    return last[[*COLUMN, *_AVERAGED, *_PRINT]].merge(first, on=COLUMN)
 
 
 def last_column_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the column out for a reader."""
-    bimodal = cells["most_pct"] - cells["least_pct"] > BIMODAL_PCT
+    bimodal = is_bimodal(cells)
     body = pd.DataFrame(
         {
             "Data": cells["ran_on"],
@@ -738,9 +740,8 @@ def _alone(cell: pd.Series) -> str:
 
 def _average(cell: pd.Series) -> str:
     """Return the mean of a cell's runs with its interval, or their range if they are far apart."""
-    if _is_bimodal(cell):
-        return f"{cell.least_pct:.2f} to {cell.most_pct:.2f}"
-    return f"{cell.accuracy_pct:.2f}" + ("" if math.isnan(cell.interval_pct) else f" ± {cell.interval_pct:.2f}")
+    alone = is_bimodal(cell) or math.isnan(cell.interval_pct)
+    return _value(cell) + ("" if alone else f" ± {cell.interval_pct:.2f}")
 
 
 def _last_column_notes(cells: pd.DataFrame) -> list[str]:
@@ -764,10 +765,10 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
         f"below, but averaging costs at most {FALL_PCT:g} points. In {(change > 0).sum()} rows the average is more "
         "accurate than the models before averaging."
     )
-    compared = cells[cells["difference_pct"].notna() & (cells["most_pct"] - cells["least_pct"] <= BIMODAL_PCT)]
+    compared = cells[cells["difference_pct"].notna() & ~is_bimodal(cells)]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
-        apart = int((cells["most_pct"] - cells["least_pct"] > BIMODAL_PCT).sum())
+        apart = int(is_bimodal(cells).sum())
         notes.append(
             f"{len(compared)} rows have a difference. Ours is more than a point above the published value in {better} "
             f"and more than a point below in {worse}. Published values: {_sides(compared['prediction'])}"

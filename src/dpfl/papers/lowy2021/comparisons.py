@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from scipy import stats
 
 from dpfl import accounting
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.statements import decode
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import holm, mean_interval
 
@@ -172,10 +172,8 @@ def _of_rows(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 @cache
 def _spent(sampler: str, noise_multiplier: float, steps: int, delta: float) -> Guarantee:
     """Return what a client's messages spend, by its sampler as a privacy statement writes it."""
-    drawn = json.loads(sampler)
-    batches = getattr(accounting, drawn["kind"])(drawn["batch_size"], drawn["records"])
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
-    return accounting.guarantee(batches, neighbouring=Neighbouring.REPLACE_ONE, **run)
+    return accounting.guarantee(decode(sampler), neighbouring=Neighbouring.REPLACE_ONE, **run)
 
 
 def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:

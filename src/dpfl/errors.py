@@ -56,7 +56,10 @@ def schema_fault(error: Any, where: str = "") -> str:
 
 
 def _yaml_hint(value: object) -> str:
-    """Return how to write a number that YAML 1.1 takes for a text: one without a point, or a sign after the e."""
+    """Return how to write a number that YAML 1.1 takes for a text: infinity, one without a point, or a sign after the
+    e."""
+    if isinstance(value, str) and value.lower().lstrip("+-") in ("inf", "infinity"):
+        return "; infinity is written .inf"
     is_number = isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+[eE][-+]?[0-9]+", value)
     return "; YAML reads this one as a text, write it with a point and a sign, as 1.0e-9" if is_number else ""
 

@@ -122,7 +122,7 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
                 raise InputError(f"{path} has more than {most} bytes, so dpfl did not write it: delete it")
             yield stream
     except FileNotFoundError:
-        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
+        raise InputError(f"{path} is not there: an earlier stage has to write it (dpfl run)") from None
     except PermissionError:
         raise InputError(f"{path} cannot be read: its permissions forbid it") from None
     except OSError as error:

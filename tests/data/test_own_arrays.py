@@ -132,6 +132,17 @@ def test_a_folder_of_images_is_read_by_class(tmp_path):
     assert read(tmp_path / "all").sha256 != before
 
 
+def test_another_kind_of_file_is_told_how_to_become_one(tmp_path):
+    (tmp_path / "d.csv").write_text("x,y\n1,0\n")
+    np.save(tmp_path / "x.npy", X)
+    for name in ("d.csv", "x.npy"):
+        with pytest.raises(InputError) as refused:
+            read(tmp_path / name)
+        assert str(refused.value).endswith(
+            f"{name} is no .npz file of plain arrays; numpy.savez('my.npz', x=x, y=y) writes one"
+        )
+
+
 def test_names_that_are_no_utf_8_are_read_and_shown(tmp_path):
     folder = tmp_path / os.fsdecode(b"m\xe9")
     for label in ("cat", "dog"):

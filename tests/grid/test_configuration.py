@@ -145,7 +145,7 @@ def test_what_is_no_configuration_is_refused_in_one_line(tmp_path, content, word
 def test_folders_pipes_and_missing_files_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in (".", "pipe", "nowhere.yaml"):
-        with pytest.raises(InputError, match="name a configuration"):
+        with pytest.raises(InputError, match="name one that is there"):
             load_mapping(tmp_path / name)
 
 

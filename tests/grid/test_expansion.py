@@ -103,6 +103,15 @@ def test_epsilon_inf_keeps_the_runs_without_privacy():
     assert jobs and not any(is_private(cell) for job in jobs for cell in job.cells)
 
 
+def test_a_cell_that_another_scale_has_is_named():
+    only = {"dataset": ["fashion_mnist"], "model": ["cnn_tanh"], "clients": [10], "epsilon": [1.2]}
+    with pytest.raises(InputError, match="no run of scale quick; scale paper has some, which replaces run tables"):
+        expansion.expand(resolved(scale="quick", papers=["bhaskar2025"], only=only))
+    only["epsilon"] = [2.93]
+    with pytest.raises(InputError, match="no run of scale paper; no scale has one: widen it"):
+        expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only))
+
+
 def test_a_restriction_that_leaves_nothing_is_refused():
     with pytest.raises(InputError, match=r"only: .*digits_rgb.*25.*demo"):
         only = {"dataset": ["digits_rgb"], "clients": [25]}

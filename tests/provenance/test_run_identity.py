@@ -330,7 +330,7 @@ def test_a_deleted_run_table_does_not_become_one_that_was_never_run(project):
 def test_without_run_tables_there_are_no_pages(project):
     for run in project.runs:
         run.unlink()
-    assert "no run table in results/demo: run make first" in str(project.pages().exception)
+    assert "no run table in results/demo: dpfl run" in str(project.pages().exception)
 
 
 def test_verdicts_are_made_after_every_page_that_they_are_read_from(project, monkeypatch):

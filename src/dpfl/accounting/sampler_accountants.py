@@ -231,7 +231,7 @@ def accounts_for(*kinds: type) -> Callable[[Registered], Registered]:
 def accountant(run: Run) -> SamplerAccountant[Any]:
     """Return the accountant of the run's sampler. Source: `accounts_for`. Raises ValueError where it has none."""
     if type(run.sampler) not in _ACCOUNTANTS:
-        raise ValueError(f"sampler must be one of this package's samplers, got {run.sampler!r}")
+        raise ValueError(f"sampler must be one of this package's samplers or have `accounts_for`, got {run.sampler!r}")
     return _ACCOUNTANTS[type(run.sampler)](run.sampler, run)
 
 

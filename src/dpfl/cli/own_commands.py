@@ -209,7 +209,9 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
     left_out = f"; training records without a client, so unused: {spare}" if spare else ""
     counts = f"{len(data.train_y)} training and {len(data.test_y)} test records"
     rounds = f"{settings.rounds} rounds of {settings.local_epochs} local epochs, every client weighs the same"
-    steps = f"learning rate {settings.learning_rate:g}, momentum {settings.momentum:g}"
+    is_full = settings.sampler == Sampling.FULL
+    batches = "all records in each step" if is_full else f"batches of {settings.batch_size} records"
+    steps = f"{batches}, learning rate {settings.learning_rate:g}, momentum {settings.momentum:g}"
     facts = {
         "Data": f"{data.name}: {counts}",
         "Clients": f"{settings.clients}, divided by {settings.partition}; {span(sizes, _EXACT)} records each{left_out}",
@@ -220,6 +222,8 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
         "Cite": f"dpfl {__version__}; DP-SGD: {_DPSGD}",
     }
     notes = [*([_PUBLISHABLE] if settings.private else []), _OWNERS, _test_note(data)]
+    if settings.batch_size > sizes.min() and not is_full:
+        notes.append(f"Clients with fewer than {settings.batch_size} records take all of them in each step.")
     if not settings.partition.startswith("even"):
         notes.append(
             "The clients were divided by labels. The epsilon takes the division as given, and does not cover what the "

@@ -166,7 +166,7 @@ def _require_runs(folder: Path) -> None:
     from dpfl.provenance import manifest
 
     if not any(folder.glob("runs/*/*.csv.gz")):
-        raise InputError(f"no run table in {folder}: run make first")
+        raise InputError(f"no run table in {folder}: dpfl run with the same --config first")
     if not (folder / manifest.MANIFEST).exists():
         return
     for name in manifest.read(folder):

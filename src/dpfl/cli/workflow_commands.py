@@ -207,6 +207,7 @@ def status(
     last = configuration.results_folder(resolved) / "config.yaml"
     if scale and config == DEFAULT_CONFIG and last.is_file():
         resolved = configuration.read(last)
+    print(f"scale {resolved['scale']} ({last if last.is_file() else config}):")
     for line in lines(resolved):
         print(line)
 

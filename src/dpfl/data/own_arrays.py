@@ -99,6 +99,10 @@ def _npz(path: Path) -> dict[str, NDArray]:
     except InputError:
         raise
     except (*_DAMAGED, AttributeError, TypeError) as error:  # the last two: a single array, which has no names
+        if path.suffix != ".npz":
+            raise InputError(
+                f"{path} is no .npz file of plain arrays; numpy.savez('my.npz', x=x, y=y) writes one"
+            ) from None
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{path} is no .npz file of plain arrays (numpy.savez): {reason}") from None
 

@@ -25,16 +25,31 @@ def expand(config: Mapping[str, Any]) -> list[TrainingJob]:
     Raises InputError where `only` has a value that no run of the scale has, or leaves nothing of a grid that is not
     empty, naming the restriction.
     """
-    papers = [load(key) for key in config["papers"]]
-    entries = [(paper, entry) for paper in papers for entry in _entries(paper, config["scale"])]
+    entries = _all_entries(config, config["scale"])
     _require_known(entries, config)
     jobs = [job for paper, entry in entries for job in _entry_jobs(paper, entry, config)]
     if len({(job.paper, job.name) for job in jobs}) < len(jobs):
         raise InputError("two entries of a paper's grid give one job: let them differ in a sweep axis or in `part`")
     if entries and not jobs:
         only = {axis: values for axis, values in config["only"].items() if values}
-        raise InputError(f"only: {only} leaves no run of scale {config['scale']}; widen it or choose another scale")
+        raise InputError(f"only: {only} leaves no run of scale {config['scale']}; {_where_else(config)}")
     return jobs
+
+
+def _all_entries(config: Mapping[str, Any], scale: str) -> list[tuple[Paper, dict[str, Any]]]:
+    """Return the entries of the papers' grids at a scale, each with its paper."""
+    papers = [load(key) for key in config["papers"]]
+    return [(paper, entry) for paper in papers for entry in _entries(paper, scale)]
+
+
+def _where_else(config: Mapping[str, Any]) -> str:
+    """Return which scale has runs that `only` lets through, in words."""
+    others = {**config, "seeds": None}
+    for scale in (each for each in ("quick", "paper", "demo") if each != config["scale"]):
+        if any(_entry_jobs(paper, entry, {**others, "scale": scale}) for paper, entry in _all_entries(config, scale)):
+            shipped = ", which replaces run tables that are shipped: use a second clone" if scale == "paper" else ""
+            return f"scale {scale} has some{shipped}"
+    return "no scale has one: widen it"
 
 
 def find(config: Mapping[str, Any], paper: str, name: str) -> TrainingJob:

@@ -275,7 +275,7 @@ def check(paths: Iterable[Path]) -> list[dict[str, Any]]:
 def _checked(path: Path) -> dict[str, Any]:
     """Describe one file."""
     if not path.exists():
-        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)")
+        raise InputError(f"{path} is not there: an earlier stage has to write it (dpfl run)")
     if not is_regular(path):
         raise InputError(f"{path} is not a regular file: delete it and run make again")
     written, size = _outputs(path.parent.absolute()).get(path.name), path.stat().st_size

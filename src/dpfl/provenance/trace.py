@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -357,7 +358,10 @@ def project_of(path: Path) -> tuple[Path, str]:
     place = path.absolute()
     record = writers(place.parent).get(place.name)
     if record is None:
-        raise InputError(f"no record of how {path} was made: name a file below results/ or data/")
+        if not os.path.exists(path):
+            near = get_close_matches(path.name, writers(place.parent))
+            raise InputError(f"{path} is not there{f'; there is {near[0]}' if near else ''}")
+        raise InputError(f"no record of how {path} was made: name a table, figure or run table, or claims/<paper>.csv")
     name = next(each["path"] for each in record["outputs"] if Path(each["path"]).name == place.name)
     depth = len(Path(name).parts)
     if place.parts[-depth:] != Path(name).parts:
@@ -673,7 +677,9 @@ def age_warning(node: Node, child: Node) -> str:
         return ""
     stated = {each["path"]: each["sha256"] for each in child.record["outputs"]}
     if stated.get(child.path, child.sha256) != child.sha256:
-        return f"{child.path} was made again since: the bytes that were read are gone"
+        is_noise = Path(child.path).parent.name == "accounting"
+        kept = "; each run table has the noise that it used" if is_noise else ""
+        return f"{child.path} was made again since: the bytes that were read are gone{kept}"
     ended = datetime.fromisoformat(child.record["started"]) + timedelta(seconds=child.record["seconds"])
     if ended > datetime.fromisoformat(node.record["started"]) + CLOCKS:
         return f"{child.path} is younger than {node.path}, which was made from it"

@@ -107,7 +107,7 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
             "what is clipped": data["clipping"].replace("", "record"),
             "noise": data["noise"].replace("", "calibrated").str.replace("_", " "),
             "ε asked": data["epsilon"].map("{:g}".format),
-            "ε stated (proven)": data["claimed_epsilon"].map("{:.3g}".format),
+            "ε stated": data["claimed_epsilon"].map("{:.3g}".format),
             "neighbours": data["neighbouring"].map(in_words),
             **bounds,
             "claim": data["refuted"].map({True: "refuted", False: "not refuted"}),

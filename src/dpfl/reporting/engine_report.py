@@ -68,7 +68,7 @@ def build(folder: Path, config: Path) -> Path:
     report = folder / PAGE
     parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
     if not parts:
-        raise InputError(f"nothing to report in {folder}: run make first")
+        raise InputError(f"nothing to report in {folder}: dpfl run with the same --config first")
     if odd := [path for path in parts if not is_regular(path)]:
         raise InputError(f"{odd[0]} is not a regular file: delete it and run make again")
     for path in (path for path in parts if path.suffix == ".svg"):

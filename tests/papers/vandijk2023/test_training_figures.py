@@ -374,7 +374,8 @@ def test_kinds_of_asynchrony_count_beyond_chance_and_over_a_point():
     text = asynchrony_message(asynchronous(-37.0, 0.3), names)
     assert (
         text
-        == "Accuracy falls with DELAY (up to 37 points); every other kind changes mean accuracy by 0.3 points at most"
+        == "Beyond chance, accuracy falls with DELAY (up to 37 points); every other kind changes mean accuracy by 0.3 "
+        "points at most"
     )
     overtaken = asynchronous(-10.0, 0.3).query("panel == 'delay'").assign(line="reordered")
     both = pd.concat([asynchronous(-37.0, 0.3), overtaken])

@@ -66,7 +66,7 @@ def test_the_manifest_and_the_engines_page_are_named_where_they_are(copied):
 
 
 def test_an_empty_folder_has_nothing_to_report(tmp_path, made):
-    with pytest.raises(InputError, match=r"nothing to report in .*: run make first"):
+    with pytest.raises(InputError, match=r"nothing to report in .*: dpfl run"):
         contents(tmp_path / "results" / "demo", made[1])
 
 

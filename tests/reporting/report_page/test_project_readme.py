@@ -39,8 +39,8 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
         "2 of 10 claims hold as stated; 5 of 72 published numbers were run: 2 reproduced, 1 not reproduced, 1 "
         f"undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
     )
-    link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
-    assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold only in part and 1 claimed epsilon is refuted."
+    link = f"[refuted]({page.folder}/README.md)"
+    assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold in part and 1 claimed epsilon is refuted."
     assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s, from ")
     assert said[2].endswith("; 1 of the 2 undecided claims is `bhaskar2025`'s.")
     assert updated(text, page) == text

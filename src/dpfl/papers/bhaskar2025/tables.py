@@ -566,7 +566,7 @@ def _value(cell: Any) -> str:
 
 
 def is_bimodal(cells: Any) -> Any:
-    """Return whether the runs of a cell, or of each of a table's, lie so far apart that their mean is none of them."""
+    """Return whether the runs of a cell, or of each cell of a table, lie too far apart for a mean."""
     return cells.most_pct - cells.least_pct > BIMODAL_PCT
 
 

@@ -124,8 +124,13 @@ def figure_2_message(points: pd.DataFrame) -> str:
         (noise, clipping): all_or(int((rows["minibatch"] < rows["local"]).sum()), len(rows))
         for (noise, clipping), rows in wide.groupby(["noise", "clipping"], sort=False)
     }
+    spent = private[private["clipping"] == "mean"].pivot(index=keys, columns="algorithm", values="epsilon_spent")
+    ratio = (spent["minibatch"] / spent["local"]).max() if len(spent) else 1.0
+    price = f" (spending up to {ratio:.0f} times its ε)" if ratio > 2 else ""
     protocol = [
-        f"at {share} points of the authors' protocol" for (_, clipping), share in shares.items() if clipping == "mean"
+        f"at {share} points of the authors' protocol{price}"
+        for (_, clipping), share in shares.items()
+        if clipping == "mean"
     ]
     clipped = [f"{shares[each]} ({NOISES[each[0]]})" for each in _columns(wide) if each[1] == "record"]
     texts = [*protocol, *([f"with every record clipped at {listed(clipped)}"] if clipped else [])]

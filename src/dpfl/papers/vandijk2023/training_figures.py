@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -457,8 +458,9 @@ def asynchrony_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
     if large.empty:
         return f"No kind of asynchrony costs over a point of accuracy; the largest change is {rest:.1f}"
     texts = [f"{names[kind]} (up to {-points:.0f} points)" for kind, points in large.items()]
-    others = "" if pd.isna(rest) else f"; every other kind changes mean accuracy by {rest:.1f} points at most"
-    return f"Accuracy falls with {listed(texts)}{others}"
+    most = math.ceil(10 * rest) / 10 if pd.notna(rest) else rest
+    others = "" if pd.isna(rest) else f"; every other kind changes mean accuracy by {most:.1f} points at most"
+    return f"Beyond chance, accuracy falls with {listed(texts)}{others}"
 
 
 _BUDGETS = (style.BLACK, style.BLUE, style.RED)

@@ -583,7 +583,7 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
         with showing(folder, key):
             views.append(_view(folder, key, config, jobs[key]))
     if not any(view.claims or view.sections.tables or view.sections.figures for view in views):
-        raise InputError(f"nothing to report in {folder}: run make first")
+        raise InputError(f"nothing to report in {folder}: dpfl run with the same --config first")
     manifest = folder / "manifest.json"
     return Page(
         scale=config["scale"],

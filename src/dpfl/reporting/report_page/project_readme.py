@@ -52,10 +52,10 @@ def _sentences(page: Page) -> list[str]:
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
-    link = f"[refuted, each by the case shown here]({page.folder}/README.md)"
+    link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
-        f"{len(known[Verdict.WEAKER])} hold only in part" if known[Verdict.WEAKER] else "",
+        f"{len(known[Verdict.WEAKER])} hold in part" if known[Verdict.WEAKER] else "",
         f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted"
         if epsilons[EpsilonVerdict.REFUTED]
         else "",

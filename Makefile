@@ -91,6 +91,7 @@ $(LOWEST)/ready: pyproject.toml | $(READY)
 test-lowest: export OMP_NUM_THREADS = 1
 test-lowest: $(LOWEST)/ready ## run the fast tests with the lowest version of each direct dependency, in an environment of its own
 	$(LOWEST)/bin/python -m pytest -m "not slow and not slurm and not workflow" $(SIDE_BY_SIDE)
+	$(LOWEST)/bin/python -m pytest tests/test_notebooks.py # with these versions no docs are built, which run the notebooks elsewhere
 	$(LOWEST)/bin/python -m pytest tests/workflow/test_workflow.py -k sixth_paper # the lowest Snakemake runs every stage once
 
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network

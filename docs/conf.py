@@ -61,12 +61,15 @@ def reference(app):
 
 
 def with_outputs(app, name, source):
-    """Run a notebook for the pages of the site: each cell with what it prints. Other builders show plain code."""
+    """Run a notebook of ten cells for the pages of the site: each with what it prints. Other builders show plain code.
+
+    A cell that fails, or a notebook that shows less than it did, ends the build.
+    """
     if not name.startswith("notebooks/"):
         return
     if app.builder.name == "html":
         place = Path(__file__).parent / "reference" / "notebooks"
-        source[0] = executed(source[0], name.removeprefix("notebooks/"), place)
+        source[0] = executed(source[0], name.removeprefix("notebooks/"), place, count=10)
     else:
         source[0] = source[0].replace("{code-cell} ", "")
 

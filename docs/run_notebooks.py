@@ -70,9 +70,23 @@ def _run(code: str, names: dict[str, Any]) -> Cell:
     return cell
 
 
-def executed(text: str, name: str, folder: Path) -> str:
-    """Return a notebook as a page with its outputs; write <folder>/<name>.ipynb, which has them too."""
+def require_shown(cells: list[tuple[str, Cell | None]], count: int) -> None:
+    """Raise ValueError unless a notebook has `count` cells, all but one show something, and one shows a picture."""
+    ran = [cell for _, cell in cells if cell]
+    shown = sum(bool(cell.printed or cell.text or cell.figures) for cell in ran)
+    drawn = any(cell.figures and cell.figures[0].startswith(b"\x89PNG") for cell in ran)
+    if len(ran) != count or shown < count - 1 or not drawn:
+        raise ValueError(f"{len(ran)} cells, {shown} that show something, {'a' if drawn else 'no'} picture")
+
+
+def executed(text: str, name: str, folder: Path, count: int | None = None) -> str:
+    """Return a notebook as a page with its outputs; write <folder>/<name>.ipynb, which has them too.
+
+    Raises ValueError unless `count` cells, if it is given, are shown as `require_shown` says.
+    """
     cells = run(text)
+    if count is not None:
+        require_shown(cells, count)
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(_notebook(cells), folder / f"{name}.ipynb")
     lines = [_page(piece, cell) for piece, cell in cells]

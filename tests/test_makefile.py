@@ -52,6 +52,7 @@ USUAL = {
     ("test-slow",): ["pytest -m slow and not slurm --numprocesses 2 --dist loadfile"],
     ("test-lowest",): [
         "python -m pytest -m not slow and not slurm and not workflow --numprocesses 2 --dist loadfile",
+        "python -m pytest tests/test_notebooks.py",
         "python -m pytest tests/workflow/test_workflow.py -k sixth_paper",
     ],
     ("pages", "SCALE=paper"): ["dpfl pages --config results/paper/config.yaml", "dpfl crate results/paper"],

@@ -21,12 +21,18 @@ def notebooks():
         sys.path.remove(str(DOCS))
 
 
+@pytest.mark.slow  # `make docs` runs them too, and makes the same demands (docs/conf.py)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_notebook_has_ten_cells_that_run(notebooks, page):
     cells = [cell for _, cell in notebooks.run(page.read_text(encoding="utf-8")) if cell]
     assert len(PAGES) == 2 and len(cells) == 10
     assert sum(bool(cell.printed or cell.text or cell.figures) for cell in cells) >= 9
     assert any(cell.figures and cell.figures[0].startswith(b"\x89PNG") for cell in cells)
+
+
+def test_there_are_two_notebooks_of_ten_cells(notebooks):
+    cells = [sum(is_code for is_code, _ in notebooks.parts(page.read_text(encoding="utf-8"))) for page in PAGES]
+    assert cells == [10, 10]
 
 
 SMALL = """---
@@ -57,6 +63,32 @@ def test_outputs_are_on_the_page_and_in_the_notebook(notebooks, tmp_path):
     first = (tmp_path / "small.ipynb").read_bytes()
     notebooks.executed(SMALL, "small", tmp_path)
     assert (tmp_path / "small.ipynb").read_bytes() == first
+
+
+FIGURE = """
+```{code-cell} python
+import matplotlib.pyplot as plt
+
+plt.plot([1, 2])
+```
+"""
+SILENT = """
+```{code-cell} python
+x = 1
+```
+"""
+
+
+def test_the_docs_are_not_built_where_a_notebook_shows_less_than_it_did(notebooks, tmp_path):
+    assert "data:image/png" in notebooks.executed(SMALL + FIGURE + SILENT, "small", tmp_path, count=3)
+    for text, said in (
+        (SMALL + FIGURE, "2 cells, 2 that show something, a picture"),
+        (SMALL + SILENT + SILENT, "3 cells, 1 that show something, no picture"),
+        (SMALL + SMALL + SILENT, "3 cells, 2 that show something, no picture"),
+        (FIGURE + SILENT + SILENT, "3 cells, 1 that show something, a picture"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            notebooks.executed(text, "small", tmp_path, count=3)
 
 
 def test_a_cell_that_fails_ends_the_run(notebooks):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -158,13 +159,14 @@ FOLDER = """from dpfl.images.shapes import area
 def test_area_of_a_square():
     assert area(3, 3) == 9
 """
+CPU_SECONDS = "1"
+"""That a mutant's tests may take; here they take a fifth of it at most."""
 FAULTS = [("* height", "+ height"), ("* height", "/ height"), ("unit / 10", "unit * 10"), ("1e-9", "1e-8")]
 
 
-@pytest.fixture
-def project(tmp_path):
-    """A project of one module whose tests kill two faults, its mutants, and the run as `make mutants` starts it."""
-    root = tmp_path / "project"
+def write_project(folder):
+    """Write a project of one module whose tests kill two faults, and its mutants."""
+    root = folder / "project"
     for name, text in {
         "src/dpfl/__init__.py": "",
         "src/dpfl/images/__init__.py": "",
@@ -197,20 +199,42 @@ def project(tmp_path):
                 "digest": hashlib.sha256(MODULE.encode()).hexdigest(),
             }
         )
-    (tmp_path / "drawn.json").write_text(json.dumps(mutants))
-
-    def run():
-        command = [sys.executable, HERE / "run.py", tmp_path / "drawn.json", "--repository", root]
-        command += ["--outcomes", tmp_path / "outcomes.jsonl", "--cpu-seconds", "3"]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
-
-    return root, run
+    (folder / "drawn.json").write_text(json.dumps(mutants))
 
 
-def test_mutants_are_killed_by_their_tests_then_the_folders_and_by_time(project):
-    root, run = project
-    before = {path: path.read_bytes() for path in root.rglob("*.py")}
-    done = run()
+def run_mutants(folder):
+    """The run as `make mutants` starts it."""
+    command = [sys.executable, HERE / "run.py", folder / "drawn.json", "--repository", folder / "project"]
+    command += ["--outcomes", folder / "outcomes.jsonl", "--cpu-seconds", CPU_SECONDS]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project before its first run, and the run."""
+    write_project(tmp_path)
+    return tmp_path / "project", lambda: run_mutants(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A project after its first run, which three tests begin with, the run's end, and its sources before the run."""
+    folder = tmp_path_factory.mktemp("once")
+    write_project(folder)
+    sources = {path: path.read_bytes() for path in (folder / "project").rglob("*.py")}
+    return folder, run_mutants(folder), sources
+
+
+@pytest.fixture
+def finished(once, tmp_path):
+    """A copy of the project after its first run, and the next run."""
+    shutil.copytree(once[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path / "project", lambda: run_mutants(tmp_path)
+
+
+def test_mutants_are_killed_by_their_tests_then_the_folders_and_by_time(once):
+    folder, done, before = once
+    root = folder / "project"
     outcomes = [
         line.partition(": ")[2].split(" -> ")[1].split(" (")[0] for line in done.stdout.splitlines() if " s)" in line
     ]
@@ -227,9 +251,8 @@ def test_mutants_are_killed_by_their_tests_then_the_folders_and_by_time(project)
     assert {path: path.read_bytes() for path in root.rglob("*.py")} == before, "only a copy is mutated"
 
 
-def test_a_run_goes_on_and_tests_survivors_again_when_their_tests_change(project):
-    root, run = project
-    run()
+def test_a_run_goes_on_and_tests_survivors_again_when_their_tests_change(finished):
+    root, run = finished
     assert " s)" not in run().stdout
     own = root / "tests" / "images" / "test_shapes.py"
     own.write_text(MIRROR + "\ndef test_tiny():\n    from dpfl.images.shapes import tiny\n    assert tiny() == 1e-9\n")
@@ -238,9 +261,8 @@ def test_a_run_goes_on_and_tests_survivors_again_when_their_tests_change(project
     assert "4 of 4 tested: 4 killed" in done.stdout and done.returncode == 0
 
 
-def test_a_kill_counts_until_its_test_changes(project):
-    root, run = project
-    run()
+def test_a_kill_counts_until_its_test_changes(finished):
+    root, run = finished
     own = root / "tests" / "images" / "test_shapes.py"
     own.write_text(MIRROR.replace("== 2", "== 2.0"))
     done = run()

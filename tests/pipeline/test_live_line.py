@@ -12,6 +12,7 @@ import pytest
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 from snakemake_interface_logger_plugins.tests import TestLogHandlerBase
 
+from dpfl.pipeline import live_line
 from dpfl.pipeline.live_line import RunProgress, shown
 from snakemake_logger_plugin_dpfl import EVENTS, LogHandler
 
@@ -136,6 +137,15 @@ class Terminal(io.StringIO):
         return True
 
 
+POLL_SECONDS = 0.02
+
+
+@pytest.fixture
+def polls(monkeypatch):
+    """The files are read often, so that a piece of a line is read alone soon."""
+    monkeypatch.setattr(live_line, "_POLL_SECONDS", POLL_SECONDS)
+
+
 def watched(stream, tmp_path, events, said=""):
     """What is shown of events, the last of which arrives in two pieces, and of lines of the engine."""
     log, happened = tmp_path / "engine.log", tmp_path / "events.jsonl"
@@ -147,20 +157,20 @@ def watched(stream, tmp_path, events, said=""):
         for piece in (text[:-9], text[-9:]):
             with happened.open("a") as growing:
                 growing.write(piece)
-            time.sleep(0.6)
+            time.sleep(5 * POLL_SECONDS)
         with log.open("a") as growing:
             growing.write(said)
-        time.sleep(0.6)
+        time.sleep(5 * POLL_SECONDS)
     return stream.getvalue()
 
 
-def test_in_a_terminal_one_line_is_written_over_and_taken_away(tmp_path):
+def test_in_a_terminal_one_line_is_written_over_and_taken_away(polls, tmp_path):
     text = watched(Terminal(), tmp_path, [*STATS, *FIRST])
     assert "0 of 4 jobs" in text and "; now: arrays digits" in text
     assert "\n" not in text and text.endswith("\r\x1b[K")
 
 
-def test_elsewhere_a_line_is_written_seldom_and_what_dpfl_says_is_repeated(tmp_path):
+def test_elsewhere_a_line_is_written_seldom_and_what_dpfl_says_is_repeated(polls, tmp_path):
     said = "noise of the engine\ndpfl: an earlier run left 1 SLURM jobs here\ndpfl: interrupted; run the same command\n"
     text = watched(io.StringIO(), tmp_path, [*STATS, *FIRST], said)
     assert sorted(text.splitlines()) == [

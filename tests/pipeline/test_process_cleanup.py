@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,10 +137,20 @@ def test_times_as_slurm_writes_them(text, seconds):
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """A job that has a few seconds left; the file `requeued` names those that were requeued."""
-    end = time.time() + 4
+    """A job that has four seconds left, on a clock of its own: who sleeps there does not wait.
+
+    The file `requeued` names the jobs that were requeued.
+    """
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+        (tmp_path / "now").write_text(f"{now[0]:.0f}")
+
+    sleep(0.0)
+    monkeypatch.setattr(process_cleanup, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
     for name, body in {
-        "squeue": f"expr {end:.0f} - $(date +%s)",
+        "squeue": f"expr 4 - $(cat {tmp_path}/now)",
         "scontrol": f'[ "$1" = requeue ] && echo "$2" >> {tmp_path}/requeued',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")

@@ -111,11 +111,22 @@ def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path,
     assert told == [again]
 
 
+def touch_when(name, is_true):
+    """Make a file once something is true."""
+    while not is_true():
+        time.sleep(0.01)
+    Path(name).touch()
+
+
 def test_ctrl_c_is_said_once_by_the_command_line(tmp_path, monkeypatch, capfd):
     """Stages and the engine say it as well, each in its own words: nothing of that is repeated."""
     monkeypatch.chdir(tmp_path)
-    said = "echo 'dpfl: interrupted; run the same'; sleep 1; "
+    said = "echo 'dpfl: interrupted; run the same'; while ! [ -e waits ]; do sleep 0.05; done; "
     snakemake(tmp_path, monkeypatch, said + "kill -INT $PPID; sleep 0.2; exit 1")
+    monkeypatch.setattr(run, "_POLL_SECONDS", 0.1)
+    before = signal.getsignal(signal.SIGINT)
+    is_ready = "waits", lambda: signal.getsignal(signal.SIGINT) != before
+    threading.Thread(target=touch_when, args=is_ready, daemon=True).start()
     assert run.run([], again="make demo") == 130
     assert capfd.readouterr().err == ""
 
@@ -404,7 +415,7 @@ def batch(queue, tmp_path, monkeypatch, finish):
     # SLURM's scancel comes back at once; the job ends when its processes have.
     (tmp_path / "fake" / "scancel").write_text(
         f"#!/bin/sh\n[ -s {queue} ] || exit 1\nsed -i 's/RUNNING/COMPLETING/' {queue}\n"
-        f"(sleep 1.5; {ends}) >/dev/null 2>&1 &\n"
+        f"(sleep 0.5; {ends}) >/dev/null 2>&1 &\n"
     )
     monkeypatch.setattr(process_cleanup, "_ASK_SECONDS", 0.2)
     return job
@@ -424,7 +435,7 @@ def kept():
 
 def test_what_a_batch_of_a_killed_controller_finished_stays(batch, tmp_path, monkeypatch):
     # As its onstart does: what is in the queue is cancelled, and gone when the first job starts.
-    snakemake(tmp_path, monkeypatch, "scancel 1; sleep 2")
+    snakemake(tmp_path, monkeypatch, "scancel 1; while [ -s jobs ]; do sleep 0.1; done")
     assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 0
     assert is_finished(batch, RESULTS) and not kept()
 

@@ -91,9 +91,14 @@ def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
+def made(made_once):
     """Results of scale demo with two papers, as the stages write them, without training; returns folder and config."""
-    folder = tmp_path_factory.mktemp("page") / "results" / "demo"
+    folder = made_once("page", lambda place: make(place / "results" / "demo")) / "results" / "demo"
+    return folder, configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "bhaskar2025"]})
+
+
+def make(folder):
+    """Write what `made` returns."""
     results = Results(folder)
     tables.make("asoodeh2020", "errata", results, folder / "tables")
     figures.make("asoodeh2020", "figure_2", results, folder / "figures")
@@ -104,8 +109,6 @@ def made(tmp_path_factory):
         claims.write(paper, verdicts(paper), folder / "claims")
     record = folder / "tables" / "bhaskar2025_table_2.csv.record.json"
     record.write_text(json.dumps({"stage": HOSTILE}))
-    config = configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "bhaskar2025"]})
-    return folder, config
 
 
 @pytest.fixture

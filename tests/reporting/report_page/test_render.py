@@ -38,8 +38,13 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def text(made):
-    return html(contents(*made))
+def page(made):
+    return contents(*made)
+
+
+@pytest.fixture(scope="module")
+def text(page):
+    return html(page)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +105,8 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
             )
 
 
-def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):
-    page = contents(*made)
-    assert f"<h2>Claimed epsilons</h2>\n<p>{counts_in_words(page.statements)}: <a" in html(page)
+def test_the_first_screen_says_how_the_claimed_epsilons_stand(page, text):
+    assert f"<h2>Claimed epsilons</h2>\n<p>{counts_in_words(page.statements)}: <a" in text
     assert len(page.statements) == sum(len(view.statements) for view in page.papers) > 0
 
 
@@ -148,16 +152,16 @@ def test_the_same_results_give_the_same_bytes_and_few_of_them(copied, made):
     assert len(first[0]) < LARGEST
 
 
-def test_the_short_form_is_one_table_a_paper_and_keeps_a_strangers_text_in_its_cell(made):
-    lines = markdown(contents(*made)).splitlines()
+def test_the_short_form_is_one_table_a_paper_and_keeps_a_strangers_text_in_its_cell(page):
+    lines = markdown(page).splitlines()
     [row] = [line for line in lines if line.startswith("| \\<script\\>") and "asoodeh2020" in line]
     assert len(re.findall(r"(?<!\\)\|", row)) == 5 and "✓ as stated" in row
     assert "[figure 2](figures/asoodeh2020_figure_2.png)" in row
     assert sum(line == "| claim | verdict | reason and deciding case | figures and tables |" for line in lines) == 2
 
 
-def test_each_paper_has_one_line_with_its_verdicts(made):
-    first, second = verdict_lines(contents(*made))
+def test_each_paper_has_one_line_with_its_verdicts(page):
+    first, second = verdict_lines(page)
     assert (
         first
         == "Asoodeh 2020: 1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run; 0 of 2 jobs were run"
@@ -171,14 +175,12 @@ def test_a_paper_without_verdicts_says_so(copied):
     assert next(verdict_lines(contents(folder, config))) == "Asoodeh 2020: no verdict yet; 0 of 2 jobs were run"
 
 
-def test_the_records_that_spend_more_are_named_wherever_epsilons_are_counted(made):
-    page = contents(*made)
+def test_the_records_that_spend_more_are_named_wherever_epsilons_are_counted(page, text):
     said = [view.epsilon_limit_in_words for view in page.papers]
     assert said[0] == "" and said[1] == (
         "The verdicts on Bhaskar 2025 are for a record that one client holds; a record that several clients hold "
         "spends more."
     )
-    text = html(page)
     overview, paper = (text.partition(f'<section id="{each}"')[2] for each in ("overview", "bhaskar2025"))
     assert said[1] in overview.partition("</section>")[0] and said[1] in markdown(page)
     assert ", for a record that one client holds; a record that several clients hold spends more." in paper
@@ -205,11 +207,11 @@ def test_a_figure_of_many_panels_is_told_in_words_on_a_card_and_linked(copied):
         assert figure.message and text.count(said) == 5 - pictures
 
 
-def test_a_card_without_any_picture_has_its_settings_right_of_its_verdict(changed, made):
+def test_a_card_without_any_picture_has_its_settings_right_of_its_verdict(changed, made, page):
     same = {"estimate": 1.0, "low": 1.0, "high": 1.0, "within": "at most 1"}
     folder = changed("claims/bhaskar2025_evidence.csv", lambda cases: cases.assign(**same))
-    for page, settings_in in ((contents(folder, made[1]), 1), (contents(*made), 0)):
-        cards = re.findall(r'<article class="claim[^>]*id="claim-bhaskar2025.*?</article>', html(page), re.DOTALL)
+    for each, settings_in in ((contents(folder, made[1]), 1), (page, 0)):
+        cards = re.findall(r'<article class="claim[^>]*id="claim-bhaskar2025.*?</article>', html(each), re.DOTALL)
         parts = [card.split('<div class="folds">')[0].split("</div>", 1) for card in cards]
         assert len(cards) == 5 and all('<figure class="cases">' in right for _, right in parts) == (not settings_in)
         assert all("Settings: " in each[settings_in] and "Settings: " not in each[1 - settings_in] for each in parts)

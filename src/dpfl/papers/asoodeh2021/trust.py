@@ -108,8 +108,8 @@ def five_papers_message(data: pd.DataFrame) -> str:
         points.append(best["accuracy_pct"] - own["accuracy_pct"])
     risks, accuracies = span(factors, "{:.2g}"), span(points, "{:.1f}")
     return (
-        f"At ε = {least:g} the best way (by risk) that trusts nobody has {risks} times the excess risk of the best with "
-        f"a trusted aggregator, and is {accuracies} points less accurate than that one"
+        f"At ε = {least:g} the best way (by risk) that trusts nobody has {risks} times the excess risk of the best "
+        f"with a trusted aggregator, and is {accuracies} points less accurate than that one"
     )
 
 

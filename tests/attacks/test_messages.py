@@ -33,7 +33,6 @@ from dpfl.engine.per_record_gradients import LinearGradients
 
 FALSE_ALARM = 1e-6
 """Chance that correct code fails one of the statistical tests below (their seeds are fixed)."""
-RUN = MessageRun(3, 10, Sampling.FIXED, Clipping.RECORD, 2.0, (0.0,), 1)
 
 
 @pytest.mark.parametrize("drawn", [0.1, 1.0])

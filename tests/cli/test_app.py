@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from dpfl import __version__
@@ -56,19 +57,19 @@ def test_the_accountants_alone_need_neither_torch_nor_opacus(tmp_path):
         assert done.returncode == 0 and "proven" in done.stdout, done.stderr
 
 
-COMMANDS = [
-    "data fetch",
-    "data arrays",
-    "features",
-    "account",
-    "calibrate",
-    "train",
-    "tables",
-    "figures",
-    "claims",
-    "report",
-]
-COMMANDS += ["compare", "curves", "train-batch", "plan", "run", "status", "gpu", "trace", "audit"]
+def commands(group, *words: str) -> list[str]:
+    """The commands of a group and of the groups in it, as words after `dpfl`."""
+    if not hasattr(group, "commands"):
+        return [" ".join(words)]
+    return [found for name, command in group.commands.items() for found in commands(command, *words, name)]
+
+
+COMMANDS = commands(get_command(app))
+
+
+def test_commands_of_every_module_are_found():
+    assert {"account", "check", "data fetch", "fedavg", "new-paper", "trace", "tables"} <= set(COMMANDS)
+    assert {"compare", "train", "run"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -95,14 +96,7 @@ def test_the_help_has_groups_and_leaves_the_stages_out():
     assert plain.index(DAILY) < plain.index(CHECKING) and STAGES not in plain and STAGES in whole
     listed = [set(re.findall(r"^. ([a-z][a-z-]+) ", text, re.MULTILINE)) for text in (plain, whole)]
     assert listed[1] - listed[0] >= {"train", "tables", "data", "calibrate"} and {"run", "account"} <= listed[0]
-    assert set(app_commands()) == listed[1]
-
-
-def app_commands() -> list[str]:
-    """The names of all commands."""
-    import typer
-
-    return list(typer.main.get_command(app).commands)
+    assert set(get_command(app).commands) == listed[1]
 
 
 def test_the_help_imports_no_library_that_computes():

@@ -158,8 +158,12 @@ def test_features_are_the_same_bytes_however_many_threads_torch_has():
     )
     features = Path("data/features/digits/train_x.npy")
     written = []
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        call("features", "--dataset", "digits")
-        written.append(features.read_bytes())
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            call("features", "--dataset", "digits")
+            written.append(features.read_bytes())
+    finally:
+        torch.set_num_threads(before)
     assert written[0] == written[1] == written[2]

@@ -94,6 +94,7 @@ def test_a_table_that_the_paper_lacks_is_named_with_those_it_has(empty_project, 
         report_commands._render("tables", PAPER, "x", Path("config.yaml"))
     with pytest.raises(InputError, match=r"bhaskar2025 has no figure table_2; it has leads, splits"):
         report_commands._render("figures", PAPER, "table_2", Path("config.yaml"))
+    assert not made
 
 
 def test_verdicts_are_read_from_the_pages_that_are_there_and_the_papers_own(empty_project, monkeypatch):

@@ -332,9 +332,8 @@ def test_counts_correct_predictions_of_every_model_over_all_chunks():
         100 * int((labels == inputs.argmax(1)).sum()) / count,
         100 * int((labels == inputs.argmin(1)).sum()) / count,
     ]
-    measured = accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels)
-    assert measured[:2] == expected
-    assert 0 <= measured[2] <= 100
+    expected.append(100 * int((labels == 0).sum()) / count)  # the largest of outputs that are no numbers is the first
+    assert accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels) == expected
 
 
 class Greedy(nn.Linear):

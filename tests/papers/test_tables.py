@@ -55,6 +55,7 @@ def few(repository, tmp_path_factory) -> Callable[[str, bool], dict[str, list[Pa
             if len(kept := runs if private else runs.drop(private_runs(runs).index)):
                 jobs.append(folder / source.name.removesuffix(".gz"))
                 write_csv(kept, jobs[-1])
+        assert jobs or not private, f"no shipped runs of {paper}"
         results = Results(folder, {paper: tuple(jobs)})
         return {name: tables.make(paper, name, results, folder / "tables") for name in made_of_runs(paper)}
 

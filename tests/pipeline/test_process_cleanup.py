@@ -184,7 +184,14 @@ def test_a_requeue_that_fails_is_tried_again_and_no_success(slurm, tmp_path, mon
     )
     process_cleanup._watch_time_left("17", lambda: True)
     assert slurm.read_text() == "17\n"
-    assert _is_failure(capfd.readouterr().err.splitlines()[1]) and not capfd.readouterr().err
+    said = capfd.readouterr().err.splitlines()
+    goes_back = "dpfl: interrupted by the time limit of job 17, which goes back into the queue"
+    assert said == [
+        goes_back,
+        "dpfl: job 17 is not put back into the queue: scontrol requeue 17 fails",
+        goes_back,
+    ]
+    assert [_is_failure(line) for line in said] == [False, True, False]
 
 
 def test_a_requeue_that_never_works_ends_with_what_failed(slurm, tmp_path, monkeypatch, capfd):

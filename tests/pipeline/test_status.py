@@ -134,7 +134,8 @@ def test_a_running_job_takes_what_its_log_says(job, tmp_path, monkeypatch):
     assert left(resolved) == pytest.approx(before + 40 * 3600, rel=0.02)
 
 
-def test_data_and_features_are_counted_and_take_time(job, tmp_path, finish):
+def test_data_and_features_are_counted_and_take_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})
     assert "data: arrays 0/2, features 0/2" in status.lines(resolved)
     before = list(status.lines(resolved))[-1]
@@ -144,7 +145,7 @@ def test_data_and_features_are_counted_and_take_time(job, tmp_path, finish):
     assert "data: arrays 1/2, features 1/2" in after and after[-1] != before
 
 
-def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
+def test_a_scale_is_asked_for_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "Snakefile")
     put(tmp_path / "config.yaml", "scale: demo\n")
@@ -159,7 +160,7 @@ def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
 
 
 @pytest.mark.parametrize("scale", ["..", "paper-old", "nothing"])
-def test_a_scale_that_does_not_exist_is_refused_though_there_is_a_folder(tmp_path, repository, monkeypatch, scale):
+def test_a_scale_that_does_not_exist_is_refused_though_there_is_a_folder(tmp_path, monkeypatch, scale):
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "Snakefile")
     put(tmp_path / "config.yaml", "scale: demo\n")

@@ -42,6 +42,49 @@ def checkout(repository, runner):
     return place
 
 
+# A command of dpfl that stops before a file which it has written gets its name: there a signal finds it at work.
+WRITING = """
+import os, signal, sys, time
+from dpfl.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
+left, fsync = int(sys.argv.pop(1)), os.fsync
+
+def hold(descriptor):
+    global left
+    if left:
+        left -= 1
+        return fsync(descriptor)
+    print("is writing", flush=True)
+    time.sleep(300)
+
+os.fsync = hold
+main()
+"""
+
+
+@pytest.fixture
+def is_writing():
+    """A function that starts a command of dpfl and returns its process when it has written a file after `whole` others.
+
+    The file has its temporary name still; the process waits for a signal.
+    """
+    started = []
+
+    def start(folder: Path, *arguments: str, whole: int = 0) -> subprocess.Popen:
+        command = [sys.executable, "-c", WRITING, str(whole), *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        started.append(process := subprocess.Popen(command, cwd=folder, **pipes))
+        assert "is writing\n" in process.stdout, "it ended without writing"
+        assert process.poll() is None
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
 COMMAND = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")
 SIXTH = "smith2026"
 TINY = """\

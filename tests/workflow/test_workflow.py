@@ -148,32 +148,21 @@ def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
 
 
 @pytest.mark.slow
-def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
+def test_a_killed_training_leaves_nothing_and_continues(tiny_run, is_writing):
     folder, run, command = tiny_run
     before = hashes(folder, "results/demo/runs/**/*.csv.gz")
     target = sorted((folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz"))[0]
     target.unlink()
-    path = os.pathsep.join([os.path.dirname(subprocess.sys.executable), os.environ["PATH"]])
-    job = [
-        "dpfl",
-        "train",
-        "--paper",
-        "bhaskar2025",
-        "--job",
-        target.name.split(".")[0],
-        "--config",
-        "results/demo/config.yaml",
-    ]
-    process = subprocess.Popen(job, cwd=folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while process.poll() is None and not list((folder / "checkpoints").rglob("*.pt")) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    job = target.name.split(".")[0]
+    asked = ("train", "--paper", "bhaskar2025", "--job", job, "--config", "results/demo/config.yaml")
+    process = is_writing(folder, *asked, whole=1)
     process.send_signal(signal.SIGTERM)
-    process.wait(timeout=60)
-    # the signal may come between the last of its files and its end
-    assert not target.exists() or hashes(folder, "results/demo/runs/**/*.csv.gz") == before
-    assert not list(target.parent.glob("*.partial"))
+    assert process.wait(60) == 143
+    [checkpoint] = [path for path in (folder / "checkpoints").rglob("*") if path.is_file()]
+    assert checkpoint.suffix == ".pt" and not target.exists() and not list(target.parent.glob("*.partial"))
     assert run(*command).returncode == 0
+    log = (folder / f"results/demo/logs/train_bhaskar2025_{job}.log").read_text()
+    assert int(re.search(r": (\d+) of \d+ steps", log)[1]) > 1, "the killed training began anew"
     assert hashes(folder, "results/demo/runs/**/*.csv.gz") == before
 
 

@@ -143,7 +143,7 @@ def test_every_row_of_printed_numbers_can_be_traced(read):
     assert len(traced) == len(set(traced)) == 72
 
 
-def test_the_same_results_give_the_same_bytes_and_few_of_them(copied, made):
+def test_the_same_results_give_the_same_bytes_and_few_of_them(copied):
     folder, config = copied
     paths = write(folder, contents(folder, config))
     first = [path.read_bytes() for path in paths]

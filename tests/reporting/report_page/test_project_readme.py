@@ -60,7 +60,7 @@ def test_claims_that_the_published_tables_alone_show_are_counted_apart(made):
     printed = [tuple(replace(claim, judged_by="the published tables") for claim in v.claims) for v in page.papers]
     told = [replace(v, claims=claims) for v, claims in zip(page.papers, printed, strict=True)]
     text = updated(README, replace(page, papers=tuple(told)))
-    assert "2 of 10 claims hold as stated, 2 of them by the published tables alone;" in text
+    assert "2 of 10 claims hold as stated, 2 by published tables alone;" in text
 
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):

@@ -46,7 +46,7 @@ def _sentences(page: Page) -> list[str]:
     refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
     numbers = page.printed
     by_print = sum(bool(claim.judged_by) for claim in known[Verdict.AS_STATED])
-    alone = f", {by_print} of them by the published tables alone" if by_print else ""
+    alone = f", {by_print} by published tables alone" if by_print else ""
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{alone}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"

@@ -121,7 +121,7 @@ def test_points_at_which_minibatch_is_better_are_counted(local, share):
     assert figure_2_message(losses(local).query("algorithm == 'local'")) == ""
     data = losses(local)
     data.loc[(data["algorithm"] == "minibatch") & (data["epsilon"] == 1), "epsilon_spent"] *= 298
-    assert "of the authors' protocol (spending up to 298 times its ε); with" in figure_2_message(data)
+    assert "of the authors' protocol (at up to 298 times its ε); with" in figure_2_message(data)
 
 
 def test_a_run_spends_a_share_of_what_is_asked():

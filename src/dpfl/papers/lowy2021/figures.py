@@ -126,7 +126,7 @@ def figure_2_message(points: pd.DataFrame) -> str:
     }
     spent = private[private["clipping"] == "mean"].pivot(index=keys, columns="algorithm", values="epsilon_spent")
     ratio = (spent["minibatch"] / spent["local"]).max() if len(spent) else 1.0
-    price = f" (spending up to {ratio:.0f} times its ε)" if ratio > 2 else ""
+    price = f" (at up to {ratio:.0f} times its ε)" if ratio > 2 else ""
     protocol = [
         f"at {share} points of the authors' protocol{price}"
         for (_, clipping), share in shares.items()

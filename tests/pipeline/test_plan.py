@@ -264,6 +264,9 @@ def test_a_profile_may_say_how_many_jobs_this_machine_trains(tmp_path, monkeypat
     (tmp_path / "mine" / "config.yaml").write_text("cores: 6\nresources: [gpu=5]\n")
     assert plan.machines_of("mine", 2, "cpu").at_once == 3
     assert plan.machines_of("mine", 2, "cuda", jobs_per_gpu=3).at_once == 5
+    (tmp_path / "mine" / "config.yaml").write_text("cores: many\n")
+    with pytest.raises(InputError, match=r"mine/config\.yaml.*cores"):
+        plan.machines_of("mine", 2, "cpu")
 
 
 def test_jobs_beyond_the_limit_are_continued_in_pieces():

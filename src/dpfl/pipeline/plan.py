@@ -184,10 +184,12 @@ def machines_of(profile: str, threads: int, device: str, jobs_per_gpu: int = 1, 
         jobs, side_by_side, cores = _counts(folder / "config.yaml", options)
         return Machines(profile, at_once or jobs, QUEUED_SECONDS, True, side_by_side, cores=cores)
     if device == "cuda":
-        local = int(resources_of(options).get("gpu", jobs_per_gpu * max(1, len(devices.visible_gpus()))))
+        gpus = resources_of(options).get("gpu", jobs_per_gpu * max(1, len(devices.visible_gpus())))
+        local = site.count(folder / "config.yaml", "gpu", gpus)
     else:
         cores = options.get("cores", "all")
-        local = max(1, (available_cpu_count() if cores == "all" else int(cores)) // threads)
+        cores = available_cpu_count() if cores == "all" else site.count(folder / "config.yaml", "cores", cores)
+        local = max(1, cores // threads)
     return Machines(profile, at_once or local, STARTED_SECONDS, on_cluster=False)
 
 

@@ -222,7 +222,7 @@ def _page(data: OwnData, model: OwnModel, settings: OwnFederationSettings, run: 
         "Cite": f"dpfl {__version__}; DP-SGD: {_DPSGD}",
     }
     notes = [*([_PUBLISHABLE] if settings.private else []), _OWNERS, _test_note(data)]
-    if settings.batch_size > sizes.min() and not is_full:
+    if settings.batch_size > sizes.min() and settings.sampler not in (Sampling.FULL, Sampling.WITH_REPLACEMENT):
         notes.append(f"Clients with fewer than {settings.batch_size} records take all of them in each step.")
     if not settings.partition.startswith("even"):
         notes.append(

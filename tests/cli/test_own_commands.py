@@ -152,6 +152,25 @@ def test_the_card_counts_the_records_that_equal_parts_leave_out(example):
     assert "noise multiplier of a client" not in card
 
 
+@pytest.mark.parametrize(
+    ("sampler", "stated", "takes_all"),
+    [
+        ("poisson", "batches of 5000 records", True),
+        ("with_replacement", "batches of 5000 records", False),
+        ("full_batch", "all records in each step", False),
+    ],
+)
+def test_the_card_says_if_a_batch_is_larger_than_a_client(example, sampler, stated, takes_all):
+    """Slots filled with replacement leave records out; a full batch has no size that could be too large."""
+    own = changed(
+        example, sampler=sampler, batch_size="5000", rounds="1", out=f"of_{sampler}", neighbouring="replace_one"
+    )
+    own = changed(own, epsilon=None, noise_multiplier="5")
+    card = (run(own) / "privacy.md").read_text()
+    assert stated in facts(card)["Training"]
+    assert ("Clients with fewer than 5000 records take all of them in each step." in card) is takes_all
+
+
 def test_without_a_seed_a_secret_one_is_drawn_that_the_record_alone_has(example):
     words = changed(example, **SHORT)
     first, second = run(words), run(changed(words, out="second"))

@@ -44,6 +44,10 @@ def test_every_place_that_names_the_versions_of_python_names_the_same(repository
     for name in ("README.md", "docs/tutorial.md"):
         assert re.findall(r"You need Python (.+?), `make`", (repository / name).read_text()) == [said], name
     assert f"is not Python {said} with venv" in makefile
+    assert f"Python {', '.join(classified[:-1])} and {classified[-1]}" in (repository / "CONTRIBUTING.md").read_text()
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands[0] == "make env PYTHON=python${{ matrix.python }}"
+    assert commands[1].startswith(".venv/bin/python -c 'import sys; assert ") and "${{ matrix.python }}" in commands[1]
 
 
 def hashed(path):

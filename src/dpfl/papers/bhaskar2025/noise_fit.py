@@ -40,6 +40,10 @@ CANDIDATES = (PAPER, 1.35, 1.5, 1.65, 1.8)
 SEEDS = 1  # from 0 on
 LEAST_GAIN_PCT = 0.5  # points of the median distance by which a candidate has to be nearer than the paper's
 LEAST_MODELS = 3  # of four in which the best candidate, or its neighbour in the list, is the nearest
+RULE = (
+    f"Rule: the ε with the smallest median distance fits if this is {LEAST_GAIN_PCT:g} points below that of "
+    f"ε = {PAPER:g}, and if it or a neighbour in the list is nearest in each data set and in three of four models."
+)
 _PLACE = ["dataset", "model", "local_epochs", "rounds"]
 
 
@@ -150,8 +154,7 @@ def verdict(decision: NoiseDecision) -> str:
     if decision.fits:
         end = " (the largest that we tried)" if decision.best == CANDIDATES[-1] else ""
         found = f"By the rule, the noise of ε = {decision.best:g}{end} fits the published values at ε = 1.2."
-        rule = "It fits if it or a neighbour in the list is nearest in each data set and in three of four models."
-        return f"{found} {rule} {text} {nearest} This does not show what the authors ran."
+        return f"{found} {RULE} {text} {nearest} This does not show what the authors ran."
     return f"No single noise fits the published values at ε = 1.2. {text} {nearest}"
 
 
@@ -190,8 +193,11 @@ def draw_noise(cells: pd.DataFrame) -> Figure:
     handles, _ = axes[0][0].get_legend_handles_labels()
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=4)
-    footer = "Median over six splits, seed 0; no interval for one seed. Published: accuracy at ε = 1.2. "
-    style.footer(figure, f"{footer}Below 0: ours is less accurate.")
+    style.footer(
+        figure,
+        "Median over six splits, seed 0; no interval for one seed. Published: accuracy at ε = 1.2. Below 0: ours is "
+        f"less accurate. {RULE}",
+    )
     return figure
 
 

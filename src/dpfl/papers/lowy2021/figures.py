@@ -326,6 +326,7 @@ def _panel(axis: Axes, task: pd.DataFrame, metric: str, baselines: dict[str, str
         for value in rows[rows["epsilon"] == math.inf][metric]:
             axis.axhline(value, linestyle=":", label=name.replace("noisy ", "") + ", no privacy", **look)
     _baselines(axis, task, metric, baselines)
+    axis.autoscale(axis="y")  # the panel before, of the same heights, fixed them without these points
     axis.set_ylim(bottom=0)
 
 

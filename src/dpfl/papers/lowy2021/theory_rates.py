@@ -328,17 +328,25 @@ def draw(data: pd.DataFrame) -> Figure:
         style.plain_heights(row[0])
     style.legend(figure, axes.flat, ncols=2)
     style.footer(
-        figure, f"{seeds_text(data)} Titles: fitted power of the risk, ± 90 % interval, and those of the terms."
+        figure,
+        f"{seeds_text(data)} Titles: fitted power of the risk, ± 90 % interval, and those of the terms. "
+        "It differs if its interval meets neither power nor what lies between them.",
     )
     return figure
+
+
+def _agrees(fits: pd.DataFrame) -> pd.Series:
+    """Return for each row of `points` whether its fitted power of the risk, with its interval, meets the powers of the
+    terms or what lies between them."""
+    low, high = (fits[["statistical_power", "private_power"]].agg(how, axis=1) for how in ("min", "max"))
+    half = fits["risk_interval"].fillna(0.0)
+    return (fits["risk_power"] + half >= low) & (fits["risk_power"] - half <= high)
 
 
 def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
     """Say in how many panels the fitted power of the risk agrees with the powers of the rate's terms."""
     fits = data.drop_duplicates(["study", "axis", "noise"])
-    low, high = (fits[["statistical_power", "private_power"]].agg(how, axis=1) for how in ("min", "max"))
-    half = fits["risk_interval"].fillna(0.0)
-    inside = (fits["risk_power"] + half >= low) & (fits["risk_power"] - half <= high)
+    inside = _agrees(fits)
     texts = [
         f"{all_or(int(inside[fits['noise'] == noise].sum()), int((fits['noise'] == noise).sum()))} panels with {name}"
         for noise, name in names.items()
@@ -366,7 +374,8 @@ def _panel(panel: Axes, data: pd.DataFrame) -> None:
         name = f"terms of the rate, fitted, {label}"
         panel.plot(rows["value"], rows["shape"], style.DASHES[number], linewidth=0.9, label=name, **look)
         first = rows.iloc[0]
-        texts.append(f"{_SHORT[noise]}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}")
+        differs = "" if _agrees(rows).iloc[0] else " (differs)"
+        texts.append(f"{_SHORT[noise]}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}{differs}")
         known = [
             first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])
         ]

@@ -499,6 +499,7 @@ def _strongest(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.yaxis.tick_right()
     axis.spines["left"].set_visible(False)
+    axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     axis.set_xlabel("difference (points)")
 
 

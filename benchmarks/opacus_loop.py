@@ -53,7 +53,7 @@ PIXELS = {  # mean and deviation of each channel
 PIXELS |= {"digits": PIXELS["mnist"], "digits_rgb": PIXELS["cifar10"]}  # they stand in for these
 READING = {"batch_size": BATCH_SIZE, "delta": DELTA, "clip_norm": CLIP_NORM, "sampling": "poisson",
            "plain_batches": "fixed", "client_records": "independent", "accountant": "prv", "network": "authors",
-           "pixels": "authors", "feature_norm": "learnt", "client_share": 0.1}  # fmt: skip
+           "pixels": "authors", "feature_norm": "learnt", "client_share": 0.1, "precision": "float32"}  # fmt: skip
 """The pipeline's names for what this loop does: runs with other settings are not compared."""
 DEVIATIONS = 2
 """The standard deviations of `compare`."""

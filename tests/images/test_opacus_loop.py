@@ -347,7 +347,9 @@ def test_two_standard_deviations_decide(loop, ours, theirs, agree):
     assert found["pipeline"] == ours
 
 
-@pytest.mark.parametrize("changed", [{"network": "cited"}, {"epsilon": 1.2}, {"learning_rate": 0.1}])
+@pytest.mark.parametrize(
+    "changed", [{"network": "cited"}, {"epsilon": 1.2}, {"learning_rate": 0.1}, {"precision": "bfloat16"}]
+)
 def test_runs_with_other_settings_are_not_compared(loop, changed):
     (found,) = loop.compared(*_tables(loop, [93.0, 94.0, 95.0], [10.0], **changed))
     assert found["pipeline"] == []

@@ -633,7 +633,7 @@ def _prediction_note(ran: pd.DataFrame) -> str:
         f"paper's, {0.05 * (ran['prediction'] != '').sum():.1f} would not be reproduced, by chance."
     )
     if UNDECIDED in set(ran["prediction"]) | set(ran["prediction_single"]):
-        note += f" Undecided: the interval is wider than ± {WIDE_PCT:g} points."
+        note += f" Undecided: it lies in an interval that is wider than ± {WIDE_PCT:g} points."
     if alone := int((ran["prediction"] == "").sum()):
         note += f" {alone} {'cell has' if alone == 1 else 'cells have'} a single run and no such interval."
     return note

@@ -45,6 +45,17 @@ def test_the_same_results_are_identical_and_a_shift_is_found(copy, tmp_path):
     assert read_csv(tmp_path / "cells.csv.gz").equals(read_csv(tmp_path / "cells.csv"))
 
 
+@pytest.mark.parametrize("name", ["config.yaml", "claims/lowy2021_evidence.csv", "../../mine.txt"])
+def test_a_table_replaces_no_result_and_no_other_file(copy, name):
+    path = copy / name
+    path.parent.mkdir(exist_ok=True)
+    (copy / "config.yaml").write_text("scale: paper\n")
+    path.write_text("kept")
+    done = invoke("compare", copy, copy, "--csv", path)
+    assert isinstance(done.exception, InputError) and "--csv" in str(done.exception)
+    assert path.read_text() == "kept"
+
+
 def test_a_metric_that_no_run_has_is_one_line(copy):
     assert isinstance(invoke("compare", copy, copy, "--metric", "colour").exception, InputError)
 

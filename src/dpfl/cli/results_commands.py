@@ -37,6 +37,8 @@ def compare(
     from dpfl.results import compare as compared
 
     if csv:
+        if not csv.name.endswith((".csv", ".csv.gz")):
+            raise InputError(f"--csv {csv} must end in .csv or .csv.gz")
         require_own(csv, "--csv")
     cells = compared(first, second, metric)
     if csv:

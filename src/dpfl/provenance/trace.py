@@ -449,7 +449,10 @@ _DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
 def require_own(path: Path, option: str) -> None:
-    """Raise InputError, naming the option, where the pipeline wrote the file at a path."""
+    """Raise InputError, naming the option, where the pipeline wrote the file at a path, or keeps a run's results."""
+    for folder in path.absolute().parents:
+        if folder.parent.name == "results" and (folder / "config.yaml").is_file():
+            raise InputError(f"{option} {path} lies in the results of a run: write it elsewhere")
     if os.path.lexists(record_path(path)) or os.path.lexists(record_path(_csv_of(path))):
         raise InputError(f"{option} {path} is a file that the pipeline wrote: give another name")
 

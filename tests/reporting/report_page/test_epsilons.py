@@ -25,6 +25,20 @@ def test_a_setting_appears_once_and_one_without_privacy_not_at_all(made):
     assert [(each.claimed, each.proven) for each in known] == [(1.2, 3.0), (2.93, 2.64), (2.93, 28.1)]
 
 
+def test_settings_that_read_the_same_count_once(changed):
+    def alike(table):
+        first = table.head(1)
+        other = first.assign(
+            calibration_key="another",
+            privacy_noise_multiplier=first["privacy_noise_multiplier"] * (1 + 1e-15),  # of another processor
+            privacy_epsilon_contraction=first["privacy_epsilon_proven"] + 1,  # proves less, so it does not count
+        )
+        more = first.assign(privacy_noise_multiplier=first["privacy_noise_multiplier"] * (1 + 1e-6))
+        return pd.concat([first, other, more])
+
+    assert len(statements(changed(NOISE, alike), "bhaskar2025")) == 2
+
+
 def test_standing_follows_from_the_three_epsilons(made):
     known = statements(made[0], "bhaskar2025")
     assert [each.verdict for each in known] == [EpsilonVerdict.UNPROVEN, EpsilonVerdict.PROVEN, EpsilonVerdict.REFUTED]

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,10 +15,6 @@ from dpfl.grid.expansion import noise_table_path
 from dpfl.reporting.display_names import EpsilonVerdict, at_least, epsilon_verdict, in_words, with_greek_symbols
 from dpfl.reporting.results import read_csv
 
-_STATEMENT = [
-    "privacy_sampling", "privacy_neighbouring", "privacy_observer", "privacy_records", "privacy_steps",
-    "privacy_delta", "privacy_noise_multiplier", "privacy_proven_by", "privacy_refuted_by",
-]  # fmt: skip
 _OTHER = "a bound for "
 """How a source begins that is a bound for other batches than were drawn."""
 OWN_BOUND = "an accountant for these batches"
@@ -79,10 +75,19 @@ def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[
         stated_by=rows["privacy_note"].map(_stated_by),
         of_study=rows["calibration_key"].isin(studies) if studies else False,
     )
-    columns = [*_STATEMENT, "epsilon", "proven", "privacy_epsilon_refuted", "last_model", "stated_by"]
-    rows["of_study"] = rows.groupby(columns, dropna=False)["of_study"].transform("all")
-    unique = rows.drop_duplicates(columns).sort_values(["privacy_sampling", "epsilon"], kind="stable")
-    return [_statement(row) for _, row in unique.iterrows()]
+    ordered = rows.sort_values(["privacy_sampling", "epsilon"], kind="stable")
+    known: dict[tuple[object, ...], EpsilonStatement] = {}
+    for _, row in ordered.iterrows():
+        each = _statement(row)
+        seen = known.setdefault(_shown(each), each)
+        known[_shown(each)] = replace(seen, of_study=seen.of_study and each.of_study)
+    return list(known.values())
+
+
+def _shown(statement: EpsilonStatement) -> tuple[object, ...]:
+    """Return what a reader sees of a statement: noise of the same setting can differ in its last bits."""
+    values = asdict(replace(statement, of_study=False)).values()
+    return tuple(f"{value:.9g}" if isinstance(value, float) else value for value in values)
 
 
 def _stated_by(note: object) -> str:

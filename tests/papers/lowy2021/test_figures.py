@@ -33,6 +33,16 @@ def test_figure_2_has_every_curve_and_says_its_bars(results, name):
     plt.close(figure)
 
 
+def test_no_point_of_the_protocol_lies_above_its_panel(results):
+    recipe = FIGURES["figure_2_protocol"]
+    data = recipe.data(results())
+    higher = data.assign(clients=data["clients"] + 1, test_loss=10 * data["test_loss"])
+    figure = recipe.draw(pd.concat([data, higher]))
+    assert figure.axes[1].get_ylim()[0] == 0
+    assert figure.axes[1].get_ylim()[1] > higher["test_loss"].max()
+    plt.close(figure)
+
+
 def test_the_spent_figure_places_runs_at_what_they_spend(results):
     recipe = FIGURES["figure_2_spent"]
     figure = recipe.draw(recipe.data(results(epsilon_proven=0.25)))

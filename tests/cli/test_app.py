@@ -91,6 +91,24 @@ def test_status_lists_what_waits(tmp_path, monkeypatch):
     assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: jobs 0/2" in done.output
 
 
+def test_status_reads_the_configuration_that_run_would_and_names_it(tmp_path, monkeypatch):
+    """One's own settings lie over config.yaml; without any, --scale shows how that scale was last run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").touch()
+    (tmp_path / "config.yaml").write_text("scale: demo\npapers: [lowy2021]\n")
+    (tmp_path / "mine.yaml").write_text("training: {threads: 2}\n")
+    (tmp_path / "results" / "demo").mkdir(parents=True)
+    (tmp_path / "results" / "demo" / "config.yaml").write_text("scale: demo\npapers: [asoodeh2020]\n")
+
+    def shown(*options):
+        lines = CliRunner().invoke(app, ["status", *options]).output.splitlines()
+        return lines[0], {line.split(":")[0] for line in lines if ": jobs " in line}
+
+    assert shown() == ("scale demo (config.yaml):", {"lowy2021"})
+    assert shown("--config", "mine.yaml") == ("scale demo (mine.yaml over config.yaml):", {"lowy2021"})
+    assert shown("--scale", "demo") == ("scale demo (results/demo/config.yaml):", {"asoodeh2020"})
+
+
 def test_the_help_has_groups_and_leaves_the_stages_out():
     plain, whole = (CliRunner().invoke(app, [option]).output for option in ("--help", "--stages"))
     assert plain.index(DAILY) < plain.index(CHECKING) and STAGES not in plain and STAGES in whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, ConfigOption, app
+from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, app
 from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
@@ -197,17 +197,18 @@ def _first(noise: list[Path]) -> str:
 @app.command(epilog="Example: dpfl status --scale demo", rich_help_panel=DAILY)
 def status(
     scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper, as it was last run")] = None,
-    config: ConfigOption = DEFAULT_CONFIG,
+    config: OverlayOption = None,
 ) -> None:
     """Show which stages are done; which jobs run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
-    _require_here(config)
-    resolved = configuration.overlaid(config, None, scale)  # refuses a scale that does not exist
+    _require_here(config or DEFAULT_CONFIG)
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)  # refuses a scale that does not exist
+    source = f"{config} over {DEFAULT_CONFIG}" if config else str(DEFAULT_CONFIG)
     last = configuration.results_folder(resolved) / "config.yaml"
-    if scale and config == DEFAULT_CONFIG and last.is_file():
-        resolved = configuration.read(last)
-    print(f"scale {resolved['scale']} ({last if last.is_file() else config}):")
+    if scale and config is None and last.is_file():
+        resolved, source = configuration.read(last), str(last)
+    print(f"scale {resolved['scale']} ({source}):")
     for line in lines(resolved):
         print(line)
 

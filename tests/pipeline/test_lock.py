@@ -50,6 +50,37 @@ def test_a_second_run_is_refused_and_told_who_is_at_work(folder):
         pass
 
 
+STAGE = """
+import time
+from dpfl.pipeline.lock import beside_no_run
+with beside_no_run():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_no_run_begins_beside_a_stage_that_was_started_by_hand_and_other_stages_may(folder, monkeypatch):
+    monkeypatch.delenv(process_cleanup.CONTROLLER, raising=False)
+    (folder / "Snakefile").touch()
+    stage = subprocess.Popen([sys.executable, "-c", STAGE], stdout=subprocess.PIPE, text=True)
+    assert stage.stdout.readline() == "held\n"
+    with pytest.raises(InputError, match="a stage that was started by hand is at work"), lock.only_run():
+        pass
+    with lock.beside_no_run():
+        assert lock.running_since() is None
+    stage.kill()
+    stage.wait()
+    with lock.only_run():
+        pass
+
+
+def test_a_stage_leaves_no_lock_in_a_folder_that_is_no_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(process_cleanup.CONTROLLER, raising=False)
+    with lock.beside_no_run():
+        assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_cannot_be_written_has_no_run(folder, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(InputError, match=r"\.snakemake cannot be written: .* read-only"), lock.only_run():

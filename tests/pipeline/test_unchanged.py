@@ -37,6 +37,17 @@ def project(tmp_path, monkeypatch, repository):
     return folder
 
 
+def test_without_a_home_folder_nothing_is_noted_and_nothing_fails(project, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    note("run", "demo", states())
+    forget("run", "demo")
+    assert said_when_done("run", "demo", states()) is None
+
+
 def states():
     return [code_state("fact"), results_state("demo"), data_state(CONFIG)]
 

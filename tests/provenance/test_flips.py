@@ -135,7 +135,7 @@ def project(made, tmp_path, monkeypatch):
     """A copy of the project to damage, as the working folder."""
     shutil.copytree(made, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
-    monkeypatch.setattr(verify_results.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(verify_results, "available_cpu_count", lambda: 1)
     return tmp_path / "project"
 
 

@@ -73,7 +73,7 @@ def test_runs_of_a_paper_are_one_table(tmp_path):
     results = Results(tmp_path / "demo", {"bhaskar2025": tuple(paths)})
     assert results.runs("bhaskar2025")["seed"].tolist() == [1, 0]  # in the order of the files' names
     assert results.runs("lowy2021").empty
-    assert results.scale == "demo" and np.isfinite(results.runs("bhaskar2025")["accuracy_pct"]).all()
+    assert np.isfinite(results.runs("bhaskar2025")["accuracy_pct"]).all()
     mine = results.runs("bhaskar2025")
     mine["seed"] = 7
     assert results.runs("bhaskar2025")["seed"].tolist() == [1, 0]  # whoever changes a table changes their own

@@ -55,11 +55,11 @@ class StageCommand(TyperCommand):
     """A command that writes data or results: no run may be at work in the folder, unless it called the command."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; raises InputError if another run is at work here."""
-        from dpfl.pipeline.lock import refuse_beside_a_run
+        """Run the command and keep runs out of the folder meanwhile; raises InputError if one is at work here."""
+        from dpfl.pipeline.lock import beside_no_run
 
-        refuse_beside_a_run()
-        return super().invoke(ctx)
+        with beside_no_run():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(

@@ -77,7 +77,7 @@ def audit(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
-    from dpfl.pipeline.lock import only_run, refuse_beside_a_run
+    from dpfl.pipeline.lock import beside_no_run, only_run
     from dpfl.provenance.audit.files import audit as check
     from dpfl.provenance.audit.release import check_signature
 
@@ -85,9 +85,8 @@ def audit(
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
     _require_effect(files_only, quick, rerun, seed, rerun_cell, where, seal, signature, signers)
     folder = _spelled(folder)
-    if seal:
-        refuse_beside_a_run(folder.parents[1])
-    with only_run(folder.parents[1], "dpfl audit") if rebuild and folder.is_dir() else nullcontext():
+    project, changes = folder.parents[1], rebuild and folder.is_dir()
+    with only_run(project, "dpfl audit") if changes else beside_no_run(project) if seal else nullcontext():
         report = check(folder, sealed=not seal)
         if signature and signers:
             check_signature(report, folder, signature, signers)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -122,6 +120,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """
     from dpfl.pipeline.lock import only_run
     from dpfl.provenance.audit.files import remove_damaged_pages
+    from dpfl.provenance.audit.verify_results import at_once
     from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.engine_report import PAGE
     from dpfl.reporting.report_page import project_readme
@@ -135,9 +134,8 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     with only_run(what="dpfl pages"):
         remove_damaged_pages(folder)
         # A process for each paper: a stage reads the records of a folder once (StageRecorder), and they change here.
-        spawned = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
-            made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
+        work = [partial(_finish, paper, config) for paper in resolved["papers"]]
+        made, derived = map(sum, zip(*at_once(work, each_anew=True), strict=True))
         findings = _sealed(folder)
         if (engine_page := folder / PAGE).is_file() or engine_page.is_symlink():
             engine_page.unlink()

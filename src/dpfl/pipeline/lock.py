@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -40,8 +40,11 @@ def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            stream.seek(0)
-            raise _at_work(stream.read().strip() or "unknown") from None
+            if (holder := _lock_holder(project)) is None:
+                raise InputError(
+                    "a stage that was started by hand is at work in this folder; wait for it, or end it"
+                ) from None
+            raise _at_work(holder) from None
         stream.truncate(0)
         stream.write(", ".join(filter(None, [str(os.getpid()), what])))
         stream.flush()
@@ -56,15 +59,29 @@ def running_since() -> float | None:
     return None if holder is None or "," in holder else _LOCK.stat().st_mtime
 
 
-def refuse_beside_a_run(project: Path = Path()) -> None:
-    """Raise InputError where a run or `dpfl pages` is at work in the project's folder: a stage that was started by hand
-    would write what the run reads or writes. The run's own stages name their controller in the environment."""
+@contextmanager
+def beside_no_run(project: Path = Path()) -> Iterator[None]:
+    """Keep runs and `dpfl pages` out of a project's folder while a stage that was started by hand is at work: it would
+    write what a run reads or writes. Several stages may work side by side; a run's own stages name their controller in
+    the environment. Raises InputError where a run is at work.
+    """
     if process_cleanup.CONTROLLER in os.environ:
+        yield
         return
     if (holder := _lock_holder(project)) is not None:
         raise _at_work(holder)
     if others := _snakemakes(project.absolute()):
         raise _at_work(others[0])
+    with ExitStack() as held:
+        if (project / "Snakefile").is_file() and os.access(project, os.W_OK):
+            place = project / _LOCK
+            place.parent.mkdir(exist_ok=True)
+            stream = held.enter_context(place.open("a+", encoding="utf-8"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:  # a run began since
+                raise _at_work(_lock_holder(project) or "unknown") from None
+        yield
 
 
 def _lock_holder(project: Path = Path()) -> str | None:

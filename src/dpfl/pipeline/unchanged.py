@@ -95,13 +95,16 @@ def note(
 
 def forget(command: str, scale: str) -> None:
     """Forget that a command ended well: it begins again, and may be killed."""
-    with suppress(OSError):
+    with suppress(InputError, OSError):
         _place(command, scale).unlink(missing_ok=True)
 
 
 def _place(command: str, scale: str) -> Path:
-    """Return the file for a command in this project."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    """Return the file for a command in this project; raises InputError where the user has no home folder."""
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError as error:  # a container's user without an entry in passwd
+        raise InputError(f"no cache folder: {error}; name one in XDG_CACHE_HOME") from None
     project = hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:16]
     return cache / "dpfl" / project / f"{command}-{scale}.json"
 

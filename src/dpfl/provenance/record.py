@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -210,6 +210,20 @@ def host(device: str, threads: int) -> dict[str, Any]:
         "torch_threads": torch.get_num_threads() if torch else None,
         **(gpu.facts() if device == "cuda" else {}),
     }
+
+
+CLOCKS = timedelta(seconds=60)
+"""By how much the clocks of two machines of a run may differ."""
+
+
+def started(record: Mapping[str, Any]) -> datetime:
+    """Return when a stage began."""
+    return datetime.fromisoformat(record["started"])
+
+
+def is_before(record: Mapping[str, Any], maker: Mapping[str, Any]) -> bool:
+    """Return whether a stage began before another had ended, whose files it says that it read."""
+    return started(record) + CLOCKS < started(maker) + timedelta(seconds=maker["seconds"])
 
 
 def machine(record: Mapping[str, Any]) -> tuple[str, ...]:

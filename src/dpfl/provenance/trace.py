@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError, printable
 from dpfl.files import is_folder_inside, is_regular, parse_json, read_bytes, record_path, replacing
 from dpfl.grid import configuration, expansion
-from dpfl.provenance.record import read_record
+from dpfl.provenance.record import is_before, read_record
 from dpfl.reporting.display_names import at_least, at_most
 from dpfl.reporting.results import ORIGINS, table_text
 
@@ -213,8 +212,6 @@ def _is_usual(run: Row, row: Row) -> bool:
 
 # Follow the records from an output back to the raw data.
 
-CLOCKS = timedelta(seconds=60)
-"""By how much the clocks of two machines of a run may differ."""
 SOURCES = "sources"
 """Folder below results/<scale> with copies of the records of the data (dpfl.provenance.manifest)."""
 
@@ -683,8 +680,7 @@ def age_warning(node: Node, child: Node) -> str:
         is_noise = Path(child.path).parent.name == "accounting"
         kept = "; each run table has the noise that it used" if is_noise else ""
         return f"{child.path} was made again since: the bytes that were read are gone{kept}"
-    ended = datetime.fromisoformat(child.record["started"]) + timedelta(seconds=child.record["seconds"])
-    if ended > datetime.fromisoformat(node.record["started"]) + CLOCKS:
+    if is_before(node.record, child.record):
         return f"{child.path} is younger than {node.path}, which was made from it"
     return ""
 

@@ -94,11 +94,6 @@ class Results:
     run_tables: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     _read: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
-    def scale(self) -> str:
-        """demo, quick or paper."""
-        return self.folder.name
-
     def runs(self, paper: str, **where: str) -> pd.DataFrame:
         """Return the run tables of a paper as one table, one row per run; empty if nothing was trained.
 

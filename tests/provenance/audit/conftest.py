@@ -28,7 +28,7 @@ def project(tiny_project, pipeline, tmp_path, monkeypatch):
     root = tmp_path / "project"
     shutil.copytree(tiny_project, root)
     monkeypatch.chdir(root)
-    monkeypatch.setattr(verify_results.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(verify_results, "available_cpu_count", lambda: 1)
     monkeypatch.setattr(verify_results, "QUICK_SECONDS", math.inf)  # on a busy machine a page may take longer
     pipeline.forget()
     results = root / "results" / "demo"

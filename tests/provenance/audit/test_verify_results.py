@@ -6,7 +6,9 @@ remakes everything below a changed number is found by training it again.
 """
 
 import json
+import os
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -14,10 +16,12 @@ from typer.testing import CliRunner
 
 from dpfl.cli import app
 from dpfl.commands import git
+from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid.configuration import read
 from dpfl.grid.expansion import expand
 from dpfl.provenance.audit import records as commits
+from dpfl.provenance.audit import verify_results
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.records import check_runs
 
@@ -58,9 +62,14 @@ def test_the_audit_on_several_processors_finds_the_same(project, monkeypatch):
     change(project.table, "accuracy_pct", "99.99", where=[0])
     project.hide(project.table)
     alone, _ = project.findings()
-    monkeypatch.setattr("dpfl.provenance.audit.verify_results.os.cpu_count", lambda: 2)
+    monkeypatch.setattr(verify_results, "available_cpu_count", lambda: 2)
     together, _ = project.findings()
     assert alone == together and len(alone) == 1
+
+
+def test_a_process_that_the_system_killed_is_one_line():
+    with pytest.raises(InputError, match="a process was killed, perhaps for want of memory"):
+        list(verify_results.at_once([partial(os._exit, 9)] * 2, each_anew=True))
 
 
 def test_runs_from_before_another_calibration_may_state_less_than_it_and_not_more(project):

@@ -24,10 +24,20 @@ from dpfl.files import has_bytes, is_regular, parse_json, record_path
 from dpfl.grid.expansion import noise_table_path, run_table_path
 from dpfl.provenance.audit.findings import OTHER_FEATURES, Audit, Finding, is_derived, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, control_problem, interval
-from dpfl.provenance.record import COMMIT_HASH, DECIDING, LOCK, is_locked, locked_versions, machine, read_record
+from dpfl.provenance.record import (
+    COMMIT_HASH,
+    DECIDING,
+    LOCK,
+    is_before,
+    is_locked,
+    locked_versions,
+    machine,
+    read_record,
+    started,
+)
 from dpfl.provenance.run_identity import training_code
 from dpfl.provenance.source_digest import source_digest
-from dpfl.provenance.trace import CLOCKS, NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
+from dpfl.provenance.trace import NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import TrainingJob
@@ -261,7 +271,7 @@ def _platform(record: Record) -> Iterator[str]:
         yield f"device {device} with {record['host']['threads']} threads"
     if device == "cuda" and torch.endswith("+cpu"):
         yield f"device cuda with torch {torch}, which has no CUDA"
-    if _started(record) > datetime.now(UTC) + _AHEAD:
+    if started(record) > datetime.now(UTC) + _AHEAD:
         yield f"it began at {record['started']}, which is still to come"
 
 
@@ -269,7 +279,7 @@ def _times(record: Record, context: Context) -> Iterator[str]:
     """Yield the results that a page read before the stage that wrote them had ended."""
     for entry in record["inputs"]:
         maker = context.records.get(entry["path"])
-        if record["stage"] in _PAGES and maker and _states(maker, entry) and _is_before(record, maker):
+        if record["stage"] in _PAGES and maker and _states(maker, entry) and is_before(record, maker):
             yield f"it began at {record['started']}, before {entry['path']} was written"
 
 
@@ -288,7 +298,7 @@ def _unread(path: str, record: Record, context: Context) -> Iterator[tuple[str, 
     read = {entry["path"] for entry in record["inputs"]}
     for name in sorted(_needed(path, context) - read):
         maker = context.records[name]
-        yield name, record["stage"] in _PAGES and _is_before(record, maker)
+        yield name, record["stage"] in _PAGES and is_before(record, maker)
 
 
 def _needed(path: str, context: Context) -> set[str]:
@@ -346,7 +356,7 @@ def _note_made_again(report: Audit, unique: Mapping[str, Record], context: Conte
         known = [(maker, entry) for maker, entry in makers if maker]
         if any("/accounting/" in entry["path"] and not _states(maker, entry) for maker, entry in known):
             superseded.append(path)
-        if any(_states(maker, entry) and _is_before(unique[path], maker) for maker, entry in known):
+        if any(_states(maker, entry) and is_before(unique[path], maker) for maker, entry in known):
             younger.append(path)
     if superseded:
         count = f"{len(superseded)} run tables"
@@ -358,16 +368,6 @@ def _note_made_again(report: Audit, unique: Mapping[str, Record], context: Conte
 def _states(maker: Record, entry: Mapping[str, Any]) -> bool:
     """Return whether a record lists a file with the hash that a later stage read."""
     return any((each["path"], each["sha256"]) == (entry["path"], entry["sha256"]) for each in maker["outputs"])
-
-
-def _is_before(record: Record, maker: Record) -> bool:
-    """Return whether a stage began before another had ended."""
-    return _started(record) + CLOCKS < _started(maker) + timedelta(seconds=maker["seconds"])
-
-
-def _started(record: Record) -> datetime:
-    """Return when a stage began."""
-    return datetime.fromisoformat(record["started"])
 
 
 def _short(value: Any, other: Any) -> str:

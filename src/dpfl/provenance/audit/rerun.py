@@ -37,6 +37,7 @@ Values = Mapping[str, Any]
 
 # State the tolerated differences between a run trained again and the run that was recorded.
 
+
 @dataclass(frozen=True)
 class Tolerance:
     """The largest difference of a metric that is not a finding; `unit` is "points" (of accuracy) or "relative"."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from snakemake.utils import available_cpu_count
 
 from dpfl.errors import InputError
 from dpfl.grid import expansion
@@ -22,6 +24,8 @@ from dpfl.provenance.trace import configuration_of, readable_records, require_no
 if TYPE_CHECKING:
     from dpfl.provenance.audit.findings import Audit
     from dpfl.provenance.audit.rerun import Choice
+
+_Result = TypeVar("_Result")
 
 QUICK_SECONDS = 20.0
 """The quick audit does not recompute what took longer."""
@@ -50,7 +54,7 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     work = [partial(again, record) for record in pages if record not in left_out]
     stated = list(statements.items())
     work += [partial(check_epsilons, root, stated[first : first + _CHUNK]) for first in range(0, len(stated), _CHUNK)]
-    for part in _at_once(work):
+    for part in at_once(work):
         report.join(part)
     check_report_pages(report, folder, config)
     if quick:
@@ -85,16 +89,24 @@ def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
     return [words] if other else []
 
 
-def _called(work: Callable[[], Audit]) -> Audit:
-    """Return the result of a piece of work."""
-    return work()
+def at_once(work: Sequence[Callable[[], _Result]], *, each_anew: bool = False) -> Iterator[_Result]:
+    """Yield the result of each piece of work, in order, computed on the processors that this process may use.
 
-
-def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:
-    """Yield the result of each piece of work, in order, computed on all processors."""
-    workers = min(len(work), os.cpu_count() or 1)
-    if workers <= 1:
+    With `each_anew` every piece has a process of its own, even on one processor. Raises InputError where the system
+    killed a process.
+    """
+    workers = min(len(work), available_cpu_count())
+    if workers <= 1 and not each_anew:
         yield from (each() for each in work)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(_called, work)
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawned, max_tasks_per_child=1 if each_anew else None) as pool:
+        try:
+            yield from pool.map(_called, work)
+        except BrokenProcessPool:
+            raise InputError("a process was killed, perhaps for want of memory: run the command again") from None
+
+
+def _called(work: Callable[[], _Result]) -> _Result:
+    """Return the result of a piece of work."""
+    return work()

@@ -52,6 +52,15 @@ def test_a_risk_that_scales_as_the_rate_does_holds_and_one_that_does_not_is_refu
         assert judged(claim, results).verdict is verdict, extra
 
 
+def test_a_panel_is_marked_where_the_title_counts_it_out(made_up, drawn):
+    rows = [row for row in rows_of("rates_convex", "theorem", 0.5) if row["axis"] == "clients"]
+    rows += [row for row in rows_of("rates_convex", "theorem") if row["axis"] == "epsilon"]
+    recipe = theory_rates.FIGURES["theory_rates"]
+    points = drawn(made_up(rows), "theory_rates")
+    marked = [panel.get_title().count("(differs)") for panel in recipe.draw(points).axes if panel.get_title()]
+    assert sorted(marked) == [0, 1] and "1 of 2 panels" in theory_rates.rates_message(points, theory_rates.NOISES)
+
+
 def test_a_constant_that_makes_one_term_the_larger_does_not_refute_a_rate(made_up, written, judged):
     """Risks of 300 times the private term of (4): the quotient with the whole rate grows with d, and (4) holds."""
     rows = [{**row, "excess_risk": 300 * theory_rates.terms("rates_convex", pd.Series({"radius": 1.0, **row}))[1]}

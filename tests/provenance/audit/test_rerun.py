@@ -92,7 +92,7 @@ def test_without_data_nothing_is_trained_and_the_reason_is_said(again, project):
     shutil.rmtree(project.root / "data")
     seen = again()
     assert seen.checked == {}
-    assert "could not be trained again here: 4 runs (the data of digits are not on this machine)" in seen.notes
+    assert "runs that could not be trained again here: 4 (the data of digits are not on this machine)" in seen.notes
     [problem] = [finding.problem for finding in seen.findings]
     assert problem.startswith("could be trained again in 0 of 1 runs") and problem.endswith(
         "snakemake --profile workflow/profiles/default --configfile results/demo/config.yaml -- "

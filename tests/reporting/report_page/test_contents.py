@@ -19,7 +19,7 @@ from dpfl.reporting.report_page.contents import (
     total,
     untraced_runs,
 )
-from dpfl.reporting.report_page.render import html
+from dpfl.reporting.report_page.render import html, markdown
 from dpfl.reporting.results import not_run_table
 
 
@@ -164,6 +164,17 @@ def test_claims_that_qualify_a_finding_stand_beside_it_in_the_order_of_paper_yam
     card = shown[shown.index('<ul class="findings">') : shown.index("</ul>", shown.index('<ul class="findings">'))]
     links = [card.index(f'href="#claim-asoodeh2020-{name}"') for name in ("claim_0", "claim_3", "claim_2")]
     assert links == sorted(links)
+
+
+def test_in_the_short_form_claims_beside_a_finding_are_a_list_below_it(page):
+    view = page.papers[0]
+    entry = {"sentence": "A", "claim": "claim_0", "figure": "figure_2", "beside": ["claim_3", "claim_2"]}
+    lines = markdown(replace(page, papers=(replace(view, paper=replace(view.paper, findings=[entry])),))).splitlines()
+    own = lines.index(next(line for line in lines if line.startswith("- **A**")))
+    words = {claim.key: claim.verdict.word for claim in view.claims}
+    for key, line in zip(("claim_3", "claim_2"), lines[own + 1 : own + 3], strict=True):
+        assert line.startswith("  - ") and f" {words[key]}: " in line
+    assert not lines[own + 3].startswith("  - ")
 
 
 def test_a_finding_of_which_nothing_is_finished_is_left_out(page):

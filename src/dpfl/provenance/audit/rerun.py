@@ -187,7 +187,7 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], jobs: lis
     for run in wanted:
         _check_one(report, root, run, data)
     for reason, number in skipped.items():
-        report.notes.append(f"could not be trained again here: {number} runs ({reason})")
+        report.notes.append(f"runs that could not be trained again here: {number} ({reason})")
     if len(wanted) < (asked := choice.count + len(named)):
         absent = [run.job for run in runs if not _is_here(run, data)]
         problem = f"could be trained again in {len(wanted)} of {asked} runs that were asked for"

@@ -51,6 +51,16 @@ def test_shares_that_drop_out_or_are_known_hide_nobody(colluding, left):
     assert accountant.guarantee("ann", delta=DELTA).upper == pytest.approx(float(gaussian_dp.epsilon(DELTA, mu)))
 
 
+def test_without_a_named_cohort_those_who_drop_out_are_of_it_and_are_charged():
+    unnamed, named = ClientAccountant(NAMES), ClientAccountant(NAMES)
+    unnamed.compose(ClientRound(FullBatch(), 8.0, distributed=True, dropped=2))
+    named.compose(ClientRound(FullBatch(), 8.0, cohort=NAMES[:2], distributed=True, dropped=2))
+    mu = 1 / (8.0 * math.sqrt(2 / 4))  # of four shares, two came
+    for name in NAMES:
+        assert unnamed.guarantee(name, delta=DELTA).upper == pytest.approx(float(gaussian_dp.epsilon(DELTA, mu)))
+    assert unnamed.guarantee("ann", delta=DELTA) == named.guarantee("ann", delta=DELTA)
+
+
 def test_what_is_left_of_a_drawn_cohort_is_drawn_from_all_given_its_number():
     """Every cohort of 3 out of 4, every way of dropping out: who is left is uniform given how many are."""
     chances = {}
@@ -222,7 +232,7 @@ def with_round(**changed):
         (with_round(noise_multiplier=None), "'noise_multiplier' is missing"),
         (with_round(count=0), "count must be at least 1"),
         (with_round(count=1.5), "count must be a whole number"),
-        (with_round(cohort=["a", "eve"]), "cohort must name these 2 clients, got eve"),
+        (with_round(cohort=["a", "eve"]), "cohort must name these 2 clients, got 'eve'"),
         (with_round(dropped=1), "dropped: a client of a Poisson cohort"),
         (with_round(epsilon=1), "'epsilon' is unknown here"),
     ],
@@ -281,8 +291,18 @@ def test_a_missing_file_and_a_full_folder_are_named(tmp_path):
         ),
         (
             "zero_out",
+            lambda: ClientRound(FullBatch(), 1.0, distributed=True, dropped=4),
+            "dropped must leave one of the 4",
+        ),
+        (
+            "zero_out",
             lambda: ClientRound(FullBatch(), 1.0, cohort=("eve",)),
-            "cohort must name these 4 clients, got eve",
+            "cohort must name these 4 clients, got 'eve'",
+        ),
+        (
+            "zero_out",
+            lambda: ClientRound(FullBatch(), 1.0, cohort=("x\ny",)),
+            r"cohort must name these 4 clients, got 'x\\ny'",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Integer noise in shares against the exact laws of sums in one coordinate."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -60,9 +61,21 @@ def test_many_coordinates_and_little_noise_cost_more_than_a_gaussian():
     )
 
 
+def test_norms_that_no_vector_has_are_refused():
+    """An l1 of 0 would leave out all that discrete noise costs beyond a Gaussian."""
+    with pytest.raises(ValueError, match=r"^l1 must be at least"):
+        skellam_divergence(2, shares=4, share_variance=1.0, l2=1.0, l1=0.0)
+    with pytest.raises(ValueError, match=r"^l1 must be at least"):
+        discrete_gaussian_rho(shares=10, share_variance=2.0, l2=2.0, l1=1.0, dimension=4)
+    assert skellam_divergence(2, shares=4, share_variance=1.0, l2=0.1, l1=0.1) > 0  # a vector with one entry
+
+
 def test_two_gaussian_parts_are_one_with_the_root_of_their_squares():
     """A count whose noise is s, each record moving it by 1/2, beside a sum: the mu of both, seen together."""
     z, s = 1.3, 7.0
     both = joint_noise([z, 2 * s])
     assert 1 / both == pytest.approx(math.hypot(1 / z, 0.5 / s), rel=1e-14)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert joint_noise([]) == math.inf
     assert joint_noise([[1.0, 1.0], [3.0, 4.0]]) == pytest.approx([1 / math.sqrt(2), 2.4])

@@ -67,6 +67,13 @@ def test_edges():
     assert math.isfinite(dpsgd.epsilon(noise_multiplier=1.0, sample_rate=0.01, steps=1, delta=1e-15))
 
 
+@pytest.mark.parametrize("accountant", ["rdp", "prv"])
+@pytest.mark.parametrize("noise", [1e-200, 1e200])
+def test_noise_that_opacus_cannot_square_is_refused(accountant, noise):
+    with pytest.raises(ValueError, match=r"^noise_multiplier .* is out of the range of accountants 'rdp' and 'prv'"):
+        dpsgd.epsilon(noise_multiplier=noise, **RUN, accountant=accountant)
+
+
 @pytest.mark.parametrize("values", [{"noise_multiplier": 0.05}, {"delta": 0.99, "noise_multiplier": 100.0}])
 def test_prv_refuses_what_it_cannot_tell(values):
     with pytest.raises(ValueError, match="use 'pld'"):

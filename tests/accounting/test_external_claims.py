@@ -407,6 +407,11 @@ def test_a_wrong_state_is_refused(history):
         history_of({"history": history}, Path("state.json"))
 
 
+def test_a_state_without_a_history_is_refused():
+    with pytest.raises(InputError, match=r"^state\.json: history should be a list"):
+        history_of({"mechanism": "rdp"}, Path("state.json"))
+
+
 # dp_accounting's events give the phases that its own PLD accountant accounts for.
 
 GAUSSIAN = events.GaussianDpEvent(2.0)

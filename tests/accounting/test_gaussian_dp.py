@@ -81,6 +81,11 @@ def test_tradeoff_against_50_digits(alpha, mu):
     assert abs(gaussian_dp.tradeoff(alpha, mu) - exact) <= 1e-12 * exact
 
 
+def test_laws_without_a_common_point_are_told_apart_without_error():
+    assert gaussian_dp.tradeoff([0.0, 1e-300, 0.5, 1.0], np.inf).tolist() == [0.0] * 4
+    assert gaussian_dp.tradeoff(0.0, 3.0) == 1.0
+
+
 def gaussian_quantile(alpha):
     """A start for the 50-digit quantile."""
     from scipy.stats import norm
@@ -100,7 +105,7 @@ def test_tradeoff_is_convex_decreasing_below_chance_and_its_own_inverse(mu):
 
 
 def test_tradeoff_at_the_limits_of_mu():
-    assert np.array_equal(gaussian_dp.tradeoff([0.0, 0.3, 1.0], np.inf), [1.0, 0.0, 0.0])
+    assert np.array_equal(gaussian_dp.tradeoff([0.0, 0.3, 1.0], np.inf), [0.0, 0.0, 0.0])
     assert np.allclose(gaussian_dp.tradeoff(ALPHAS, 0.0), 1 - ALPHAS, rtol=1e-12)
 
 

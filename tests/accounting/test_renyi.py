@@ -84,6 +84,23 @@ def test_batches_without_replacement_against_the_integral_of_their_profile(batch
     assert removed == divergence(Poisson(batch / 100), noise_multiplier=noise / 2, order=order) <= found
 
 
+@pytest.mark.parametrize(("rate", "noise", "order"), [(0.95, 100.0, 1e4), (0.8, 100.0, 1e4), (0.999, 20.0, 1000.0)])
+def test_a_replaced_record_that_is_nearly_always_drawn_has_all_of_its_peak(rate, noise, order):
+    """There the integrand peaks near (2 order - 1) / noise, which is far beyond order / noise."""
+    shift, peak = 1 / mp.mpf(noise), (2 * order - 1) / noise
+    near = {end + move for end in (order / noise, peak) for move in (-8.0, 0.0, 8.0)}
+    places = sorted({-20.0, 0.0, *near, peak + 30})
+    truth = by_quadrature(order, mixture(rate, shift), mixture(rate, -shift), places)
+    found = divergence(Poisson(rate), noise_multiplier=noise, order=order, neighbouring="replace_one")
+    assert 0 <= found / truth - 1 <= EXCESS
+
+
+def test_huge_noise_spends_nothing_and_next_to_none_is_infinite_without_a_square_that_overflows():
+    for sampler in (FullBatch(), Poisson(0.1), FixedBatches(2, 10)):
+        assert divergence(sampler, noise_multiplier=1e163, order=2.0) == pytest.approx(0.0, abs=1e-300)
+        assert divergence(sampler, noise_multiplier=1e-200, order=2.0) == math.inf
+
+
 def test_certain_use_is_gaussian():
     run = {"noise_multiplier": 1.5, "order": 3.5}
     for relation, move in (("zero_out", 1), ("replace_one", 2)):

@@ -215,6 +215,12 @@ def test_a_field_out_of_range_is_named(field, value):
         PrivacyStatement(**{**FIELDS, field: value})
 
 
+def test_a_negative_noise_is_named():
+    run = {"neighbouring": Neighbouring.ZERO_OUT, "records": 100, "steps": 2, "delta": 1e-5}
+    with pytest.raises(ValueError, match=r"^noise_multiplier must be at least 0"):
+        PrivacyStatement.of(Gaussian(), FullBatch(), noise_multiplier=-1.0, **run)
+
+
 def test_without_noise_nothing_is_promised():
     statement = PrivacyStatement.of(Gaussian(), FullBatch(), noise_multiplier=0.0, steps=3, **RUN)
     assert statement.guarantee.upper == statement.guarantee.lower == math.inf

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as events
 
-from dpfl.accounting import FullBatch, Phase, Poisson, gaussian_dp, guarantee, guarantee_of_phases, privacy_curve
+from dpfl.accounting import (
+    FullBatch,
+    Phase,
+    Poisson,
+    gaussian_dp,
+    guarantee,
+    guarantee_of_phases,
+    noise_multiplier,
+    privacy_curve,
+)
 from dpfl.accounting.composition import epsilon_above
 from dpfl.accounting.external_claims import from_dp_event
 from dpfl.accounting.zero_concentrated import ZeroConcentrated, law_above, profile, zcdp_epsilon
@@ -75,6 +84,23 @@ def test_in_a_run_it_is_no_less_than_the_mechanism_that_has_it_and_less_than_ren
     for order in law:
         assert epsilon_above([(order, 1)], 1e-5) == pytest.approx(zcdp_epsilon(0.0, 0.5, 1e-5), rel=1e-4)
         assert epsilon_above([(order, 4)], 1e-5) >= float(gaussian_dp.epsilon(1e-5, 2.0))
+
+
+@pytest.mark.parametrize("xi", [0.0, 0.1])
+def test_the_least_noise_for_an_epsilon_spends_it(xi):
+    run = {"steps": 3, "delta": 1e-5}
+    noise = noise_multiplier(ZeroConcentrated(xi), target_epsilon=1.0, **run)
+    assert zcdp_epsilon(3 * xi, 1.5 / noise**2, 1e-5) == pytest.approx(1.0, rel=1e-5)
+    assert guarantee(ZeroConcentrated(xi), noise_multiplier=noise, **run).upper <= 1.0
+    with pytest.raises(ValueError, match=r"^target_epsilon 0\.05 is met by no noise$"):
+        noise_multiplier(ZeroConcentrated(1.0), target_epsilon=0.05, **run)
+
+
+def test_next_to_no_noise_spends_more_than_any_epsilon():
+    for noise in (1e-163, 1e-300):
+        assert guarantee(ZeroConcentrated(), noise_multiplier=noise, steps=2, delta=1e-5).upper == math.inf
+    with pytest.raises(ValueError, match="rho of its zCDP parts is beyond floats"):
+        from_dp_event(events.ComposedDpEvent([events.ZCDpEvent(1e308)] * 2))
 
 
 def test_its_curve_holds_the_gaussian_one():

@@ -52,7 +52,8 @@ class ClientRound:
     `noise_multiplier` > 0: the standard deviation of the whole noise, as planned, over the norm bound of one update.
     `cohort`: with FullBatch those whose updates are in the sum, else those of whom the sampler draws; None: all.
     `distributed`: the noise is a sum of equal shares, one of each client of the cohort; else the server adds it.
-    `dropped`: how many clients of the cohort, beside those of a named one, sent neither update nor share.
+    `dropped`: how many clients of the cohort sent neither update nor share. With FullBatch a named cohort is of those
+    who did, and they come on top; without a name all clients are charged, those who dropped out too.
     `colluding`: how many clients of a named cohort tell the observer their shares.
     Raises ValueError naming the field that is out of range or does not fit the others.
     """
@@ -104,12 +105,13 @@ class ClientRound:
                 raise ValueError(f"sampler: records must be the {among} clients, got {sampler.records}")
             shares, sampler = sampler.batch_size, FixedBatches(sampler.batch_size - dropped, among)
         else:
-            shares = among + dropped
+            shares = among + (dropped if self.cohort is not None else 0)
         if not self.distributed:
             return sampler, noise
         left = shares - dropped - int(self.colluding)
         if left < 1:
-            raise ValueError(f"colluding must leave one of the {shares - dropped} clients, got {self.colluding}")
+            who = "colluding" if self.colluding else "dropped"
+            raise ValueError(f"{who} must leave one of the {shares} clients, got {getattr(self, who)}")
         return sampler, noise * math.sqrt(left / shares)
 
 
@@ -286,7 +288,9 @@ class ClientAccountant:
         """Return what the round releases. Raises ValueError naming the field that does not fit."""
         unknown = [name for name in round.cohort or () if name not in self._places]
         if unknown:
-            raise ValueError(f"cohort must name these {len(self.clients)} clients, got {', '.join(unknown[:_SHOWN])}")
+            raise ValueError(
+                f"cohort must name these {len(self.clients)} clients, got {', '.join(map(repr, unknown[:_SHOWN]))}"
+            )
         if round.distributed and self.neighbouring is Neighbouring.ADD_OR_REMOVE:
             raise ValueError("distributed noise tells whether a client is there: zero_out or replace_one")
         sampler, noise = round.step(len(self.clients))

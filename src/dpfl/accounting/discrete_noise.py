@@ -21,13 +21,14 @@ def skellam_divergence(
     """Return a bound of the Renyi divergence of a sum with Skellam noise, at whole orders of at least 2, any shape.
 
     The noise of each of `shares` >= 1 clients is the difference of two Poisson variables of mean `share_variance`/2 > 0
-    in each coordinate; their sum is Skellam again. l2, l1 >= 0. Guarantee: no larger divergence, in either order.
+    in each coordinate; their sum is Skellam again. l1 >= l2 >= 0. Guarantee: no larger divergence, in either order.
     Source: agarwal2021, Corollary 4.1 at scale 1: with the variance v of the sum,
     a l2^2/(2 v) + min(((2 a - 1) l2^2 + 6 l1)/(4 v^2), 3 l1/(2 v)). Raises ValueError naming the argument.
     """
     at = integers("order", order, at_least=2)
     variance = integer("shares", shares, at_least=1) * real("share_variance", share_variance, above=0)
-    square, sum_of = real("l2", l2, at_least=0) ** 2, real("l1", l1, at_least=0)
+    move, sum_of = _norms(l2, l1)
+    square = move**2
     beyond = np.minimum(((2 * at - 1) * square + 6 * sum_of) / (4 * variance**2), 3 * sum_of / (2 * variance))
     return (at * square / (2 * variance) + beyond)[()]
 
@@ -36,12 +37,12 @@ def discrete_gaussian_rho(*, shares: int, share_variance: float, l2: float, l1: 
     """Return rho of the concentrated privacy of a sum with discrete Gaussian noise of `shares` >= 1 clients.
 
     Each adds discrete Gaussian noise N_Z(0, `share_variance`) to each of `dimension` >= 1 coordinates; their sum is
-    nearly one. share_variance >= 1/4, l2 and l1 >= 0. Guarantee: the sum is rho-zCDP. Source: kairouz2021,
+    nearly one. share_variance >= 1/4, l1 >= l2 >= 0. Guarantee: the sum is rho-zCDP. Source: kairouz2021,
     Proposition 14: rho = ((l2/s)^2 + 2 t l1/s + t^2 d)/2 with s^2 = n share_variance and
     t = 10 sum_k e^(-2 pi^2 share_variance k/(k+1)) over k = 1..n-1. Raises ValueError naming the argument.
     """
     count, variance = integer("shares", shares, at_least=1), real("share_variance", share_variance, at_least=0.25)
-    move, sum_of = real("l2", l2, at_least=0), real("l1", l1, at_least=0)
+    move, sum_of = _norms(l2, l1)
     size = integer("dimension", dimension, at_least=1)
     if move == 0:
         return 0.0
@@ -50,3 +51,9 @@ def discrete_gaussian_rho(*, shares: int, share_variance: float, l2: float, l1: 
     deviation = math.sqrt(count * variance)
     across = min(sum_of, math.sqrt(size) * move)  # Cauchy and Schwarz
     return ((move / deviation) ** 2 + 2 * apart * across / deviation + apart**2 * size) / 2
+
+
+def _norms(l2: float, l1: float) -> tuple[float, float]:
+    """Return the two norms. Raises ValueError naming one that is none, or an l1 below l2: no vector has such norms."""
+    move = real("l2", l2, at_least=0)
+    return move, real("l1", l1, at_least=move * (1 - 1e-12))

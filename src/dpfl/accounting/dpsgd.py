@@ -107,6 +107,7 @@ PRV_EPSILON_ERROR = 0.01
 """Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (gopi2021)."""
 PRV_MAX_POINTS = 5e7
 """Longest grid worth convolving: above it Opacus takes minutes and then answers inf."""
+_OPACUS_NOISE = 1e-150, 1e150
 LEAST_DELTA = {"pld": poisson_gaussian.LEAST_DELTA, "rdp": 1e-290, "prv": 1e-10}
 """Smallest delta that an accountant serves: the transforms of Opacus's PRV accountant round by some 1e-13 of mass."""
 NOISE_MULTIPLIERS = (0.05, 1e6)
@@ -186,10 +187,12 @@ def _pld_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: 
 
 
 def _rdp_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:
-    """Epsilon by Opacus's Renyi accountant at its own orders."""
+    """Epsilon by Opacus's Renyi accountant at its own orders. Raises ValueError for a noise beyond it."""
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
+    if not _OPACUS_NOISE[0] <= sigma <= _OPACUS_NOISE[1]:
+        raise ValueError(f"noise_multiplier {sigma} is out of the range of accountants 'rdp' and 'prv': use 'pld'")
     with _harmless_opacus_warnings():
         divergences = (_step_divergences(sigma, rate) * steps).tolist()
         spent, _ = get_privacy_spent(orders=RDPAccountant.DEFAULT_ALPHAS, rdp=divergences, delta=delta)

@@ -132,7 +132,10 @@ def _with_one_zcdp(parts: Iterable[tuple[Sampler, float, int]]) -> Iterator[tupl
         if not isinstance(sampler, ZeroConcentrated):
             yield sampler, noise, count
         elif zcdp:
-            rho = math.fsum(count / (2 * noise**2) for _, noise, count in zcdp)
+            try:
+                rho = math.fsum(count / 2 / noise / noise for _, noise, count in zcdp)
+            except OverflowError:
+                raise ValueError("event: the rho of its zCDP parts is beyond floats") from None
             yield cast("Sampler", joint), joint.noise_multiplier(rho), 1
             zcdp = []
 
@@ -318,7 +321,7 @@ def history_of(content: Mapping[str, Any], path: Path, *, num_steps: StepCount |
     mechanism = content.get("mechanism")
     if mechanism is not None and mechanism not in _MECHANISMS:
         raise InputError(f"{path}: mechanism should be one of {', '.join(_MECHANISMS)}, got {mechanism!r}")
-    rows = content["history"]
+    rows = content.get("history")
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
         raise InputError(f"{path}: history should be a list of [{', '.join(_COLUMNS)}]{_keys_in(rows)}")
     entries = [

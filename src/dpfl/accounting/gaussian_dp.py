@@ -9,6 +9,7 @@ is the integral of 1 - x m(x) from a to b, done by two Gauss-Legendre nodes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, erfinv, ndtr, ndtri
 
-from dpfl.accounting.numerics import Array, integers, reals, root
+from dpfl.accounting.numerics import Array, integers, real, reals, root
 
 # Hockey-stick divergence between two Gaussians of equal covariance: the function theta behind every bound here.
 
@@ -191,6 +192,15 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     return result[()]
 
 
+def epsilon_or_inf(delta: float, mu: float) -> float:
+    """Return `epsilon` of one delta and one mu, as an upper bound: inf beyond the largest mu that it knows, to inf.
+
+    Guarantee, source and errors: those of `epsilon`.
+    """
+    failure, moved = real("delta", delta, at_least=0, at_most=1), real("mu", mu, at_least=0, infinite=True)
+    return float(epsilon(failure, moved)) if moved <= _LARGEST_MU else math.inf
+
+
 def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """The largest mu for which G_mu is (epsilon, delta)-DP: the analytic calibration sigma = sensitivity/mu.
 
@@ -233,8 +243,9 @@ def tradeoff(alpha: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     mu-GDP mechanism has a smaller type II error. Raises ValueError naming alpha or mu. Source: vandijk2023 section 4.1.
     """
     alpha = reals("alpha", alpha, at_least=0, at_most=1)
-    mu = np.minimum(reals("mu", mu, at_least=0, infinite=True), _LARGEST_MU)
-    return np.minimum(ndtr(-ndtri(alpha) - mu), 1 - alpha)[()]
+    mu = reals("mu", mu, at_least=0, infinite=True)
+    least = np.minimum(ndtr(-ndtri(alpha) - np.minimum(mu, _LARGEST_MU)), 1 - alpha)
+    return np.where(np.isinf(mu), 0.0, least)[()]
 
 
 def compose(mus: ArrayLike) -> NDArray[np.float64]:
@@ -260,7 +271,8 @@ def joint_noise(noise_multipliers: ArrayLike) -> NDArray[np.float64]:
     """
     parts = np.atleast_1d(reals("noise_multipliers", noise_multipliers, above=0))
     least = np.min(parts, axis=-1, keepdims=True, initial=_FAR)
-    return (least[..., 0] / np.sqrt(np.sum((least / parts) ** 2, axis=-1)))[()]
+    with np.errstate(divide="ignore"):  # no part at all is infinite noise
+        return (least[..., 0] / np.sqrt(np.sum((least / parts) ** 2, axis=-1)))[()]
 
 
 def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:

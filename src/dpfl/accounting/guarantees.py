@@ -158,6 +158,7 @@ def _through(points: list[tuple[float, float, float]], aim: float) -> float:
 
 
 _LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
+_MOST_NOISE = 1e150
 _SMALLEST_DELTA = 1e-15
 _LARGEST_COUNT = 2**53  # float64 cannot count further
 
@@ -380,12 +381,25 @@ def _noise_for_epsilon(run: Run, target: float, convex: HidesSteps | None) -> fl
         return _upper(replace(run, noise_multiplier=noise), convex, rough=rough).epsilon
 
     known = accountant(run)
+    if not math.isfinite(known.unamplified_mu()):
+        enough = _doubled(spent, target)
+        return search(spent, target, enough, enough)
     # Without amplification the noise is a closed form, and enough.
     mu = float(gaussian_dp.mu(target, run.delta))
     enough = _unamplified_mu(run, f"target_epsilon {target}") / mu * (1 + 1e-12)
     if not known.amplifies:
         return no_less(spent, target, enough) if convex is None else search(spent, target, enough, enough)
     return (corrected_search if known.has_rough_answers else search)(spent, target, enough, known.likely_noise(mu))
+
+
+def _doubled(spent: Callable[[float], float], target: float) -> float:
+    """Return a noise that spends at most `target`, where no closed form has one. Raises ValueError if none does."""
+    noise = 1.0
+    while spent(noise) > target:
+        noise *= 2
+        if noise > _MOST_NOISE:
+            raise ValueError(f"target_epsilon {target} is met by no noise")
+    return noise
 
 
 def _noise_for_tests(run: Run, target: float, fpr: float | None) -> float:

@@ -237,7 +237,9 @@ def _interval(
     if count == 0:
         return 0.0, 0.0
     total_mu = (2 if relation is Neighbouring.REPLACE_ONE else 1) * shift * math.sqrt(count)
-    ends = [float(gaussian_dp.epsilon(min(failure * (1 + sign), 1.0), total_mu)) for sign in _MARGINS]
+    ends = [gaussian_dp.epsilon_or_inf(min(failure * (1 + sign), 1.0), total_mu) for sign in _MARGINS]
+    if math.isinf(ends[0]):
+        return 0.0, math.inf
     unsampled = (ends[0] * (1 - 4 * UNIT), ends[1] * (1 + 4 * UNIT))
     if rate == 1 or unsampled[1] == 0:
         return unsampled

@@ -148,7 +148,7 @@ def _divergence(
     """Return the divergence of checked arguments, rounded up; at most that of a batch that always has the record."""
     move = MOVES[relation]
     if isinstance(sampler, FullBatch):
-        return order * (move / sigma) ** 2 / 2
+        return order * (move / sigma) * (move / sigma) / 2
     if isinstance(sampler, Poisson):
         rate, shift = sampler.sample_rate, 1 / sigma
         orders: tuple[Order, ...] = ("replace",) if relation is Neighbouring.REPLACE_ONE else ("remove", "add")
@@ -157,7 +157,7 @@ def _divergence(
         orders = ("remove", "add")
         if relation is Neighbouring.ADD_OR_REMOVE:
             move = 2.0  # another record takes the place
-    plain = order * (move / sigma) ** 2 / 2
+    plain = order * (move / sigma) * (move / sigma) / 2
     if rate == 1:
         return plain
     if isinstance(sampler, FixedBatches) and relation is not Neighbouring.ADD_OR_REMOVE:
@@ -172,7 +172,10 @@ def _log_mean(step: Step, order: float) -> float:
 
     inf where the sum would be long: where noise is so little that amplification is next to nothing.
     """
-    width, reach = min(0.1, 0.4 / step.shift), _FAR + order * step.shift
+    width = min(0.1, 0.4 / step.shift)
+    # Where the move by -shift has nearly all the mass of a replaced record's batch, the integrand peaks this far out.
+    furthest = 2 * order - 1 if step.order == "replace" else order
+    reach = _FAR + furthest * step.shift
     if reach > width * _MOST_POINTS:
         return math.inf
     x = np.arange(-reach, reach + width, width)
@@ -199,9 +202,10 @@ def _log_mean_of_profile(shift: float, rate: float, order: float) -> float:
     """Return ln D of what has the profile of removals from Poisson samples, in both orders; by Gauss-Legendre nodes."""
     step = Step(shift, rate, "remove")
     start, end = shift / 2, _FAR + order * shift  # the loss is 0 at the first
-    count = math.ceil((end - start) * max(2.0, 4 * shift))
-    if count > _MOST_POINTS / 16:
+    cells = (end - start) * max(2.0, 4 * shift)
+    if cells > _MOST_POINTS / 16:
         return math.inf
+    count = math.ceil(cells)
     nodes, weights = _nodes()
     edges = np.linspace(start, end, count + 1)
     half = np.diff(edges)[:, None] / 2
@@ -217,6 +221,8 @@ def _log_mean_of_profile(shift: float, rate: float, order: float) -> float:
 def _log_sum(logs: Array) -> float:
     """Return the logarithm of a sum, from the logarithms of its terms."""
     top = float(logs.max())
+    if top == -math.inf:
+        return top
     return top + math.log(float(np.exp(logs - top).sum()))
 
 

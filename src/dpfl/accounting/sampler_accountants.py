@@ -248,9 +248,7 @@ def unamplified(mu: float, delta: float) -> EpsilonBound:
 
     Source: vandijk2023 (6), by `gaussian_dp.epsilon`.
     """
-    if mu > _LARGEST_MU:
-        return EpsilonBound(math.inf, UNAMPLIFIED)
-    return EpsilonBound(float(gaussian_dp.epsilon(delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
+    return EpsilonBound(gaussian_dp.epsilon_or_inf(delta * (1 - 1e-10), mu) * (1 + 1e-15), UNAMPLIFIED)
 
 
 def beyond_floats(move: float, count: int, delta: float) -> bool:

@@ -313,21 +313,21 @@ class PrivacyStatement:
         steps: int,
         delta: float,
         clip_norm: float = math.inf,
-        observer: Observer = Observer.EVERY_STEP,
         records_public: bool = True,
         note: str = "",
     ) -> PrivacyStatement:
-        """Return the statement of what `mechanism` guarantees; noise_multiplier 0 means no noise and no guarantee.
+        """Return the statement of what `mechanism` guarantees against an observer of every step; noise_multiplier 0
+        means no noise and no guarantee.
 
         Raises ValueError as the class and the mechanism's accountant do.
         """
-        if noise_multiplier == 0:
+        if real("noise_multiplier", noise_multiplier, at_least=0) == 0:
             mechanism, note = NoNoise(), "; ".join(filter(None, ["no noise is added: no privacy guarantee", note]))
         run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
         return cls(
             mechanism=mechanism,
             sampler=sampler,
-            observer=observer,
+            observer=Observer.EVERY_STEP,
             records=records,
             records_public=records_public,
             clip_norm=clip_norm,

@@ -40,6 +40,7 @@ _PLACES = 8_000
 _LEAST, _MOST = -40.0, 650.0  # of ln(order - 1)
 _HALVINGS = 70
 _LEAST_RHO = 1e-300
+_LARGEST = 1e150
 _ROUNDED = 1e-12
 
 
@@ -60,7 +61,7 @@ class ZeroConcentrated:
 
         Source: bun2016, Proposition 1.6. Raises ValueError naming rho.
         """
-        return 1 / math.sqrt(2 * max(real("rho", rho, at_least=0), _LEAST_RHO))
+        return math.sqrt(0.5) / math.sqrt(max(real("rho", rho, at_least=0), _LEAST_RHO))
 
 
 def profile(epsilon: Array, xi: float, rho: float) -> Array:
@@ -77,8 +78,11 @@ def profile(epsilon: Array, xi: float, rho: float) -> Array:
 def zcdp_epsilon(xi: float, rho: float, delta: float) -> float:
     """Return the epsilon at `delta` in (0, 1) of an (xi, rho)-zCDP mechanism; xi, rho >= 0, not checked.
 
-    Guarantee: the mechanism is (this, delta)-DP. Source: canonne2020, Proposition 12; see the module.
+    inf beyond losses that float64 can square. Guarantee: the mechanism is (this, delta)-DP. Source: canonne2020,
+    Proposition 12; see the module.
     """
+    if xi + rho > _LARGEST:
+        return math.inf
     if _total_variation(xi, rho) <= delta:
         return 0.0
     low, high, log_delta = 0.0, 1.0, math.log(delta)
@@ -155,7 +159,8 @@ class _ZeroConcentrated(SamplerAccountant[Any]):
         return math.inf  # no Gaussian DP is known
 
     def unamplified_zcdp(self) -> tuple[float, float]:
-        return self.run.steps * self.sampler.xi, self.run.steps / (2 * self.run.noise_multiplier**2) * (1 + _ROUNDED)
+        inverse = 1 / self.run.noise_multiplier
+        return self.run.steps * self.sampler.xi, self.run.steps / 2 * inverse * inverse * (1 + _ROUNDED)
 
     def loss_is_beyond_floats(self) -> bool:
         xi, rho = self.unamplified_zcdp()

@@ -112,6 +112,7 @@ DIFFERENT = {
     **{f"dpsgd.{name}.delta": (0.01, INSIDE) for name in ("epsilon", "noise_multiplier")},
     "gaussian_dp.delta": (0.01, SHARE),
     "gaussian_dp.tradeoff.mu": (1.0, OR_INFINITE),
+    "gaussian_dp.epsilon_or_inf.mu": (1.0, OR_INFINITE),
     "pnsgd.step_epsilon.delta": (0.01, BELOW_ONE),
     **dict.fromkeys([f"federated.{name}.lipschitz" for name in ("round_epsilon", "round_sigma")], (1.0, POSITIVE)),
     "federated.release": (FederatedRelease(4, 2, 0.1, 1.0, 1.0, 1.0, 0.5, 2), UNTOUCHED),

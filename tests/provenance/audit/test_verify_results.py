@@ -68,7 +68,7 @@ def test_the_audit_on_several_processors_finds_the_same(project, monkeypatch):
 
 
 def test_a_process_that_the_system_killed_is_one_line():
-    with pytest.raises(InputError, match="a process was killed, perhaps for want of memory"):
+    with pytest.raises(InputError, match="a process was killed, perhaps because there is no memory left"):
         list(verify_results.at_once([partial(os._exit, 9)] * 2, each_anew=True))
 
 

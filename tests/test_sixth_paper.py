@@ -70,6 +70,7 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             '"noise_std,users": [[0.0, 200], [2.0]]',
             "should be a list of 2",
         ),
+        ("grid.yaml", "[10]", "[10, 10]", "smith2026/grid.yaml gives the job digits_risk_"),
         ("grid.yaml", "  - experiment", "    experiment", "demo is {"),
         ("grid.yaml", "[digits]", "[digitz]", "dataset is 'digitz'"),
     ],

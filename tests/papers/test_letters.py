@@ -21,7 +21,8 @@ def pixels(figure, text):
 
 
 @pytest.mark.parametrize(("key", "name"), FIGURES)
-def test_no_letter_of_a_figure_is_too_small(repository, key, name):
+def test_no_letter_of_a_figure_is_too_small(repository, require_shipped, key, name):
+    require_shipped(key)
     csv = repository / "results" / "paper" / "figures" / f"{key}_{name}.csv"
     with style.apply_style():
         try:

@@ -16,20 +16,26 @@ LONGEST_OF_A_PART = 280
 """A part may need a clause that the whole does not; no report shows it."""
 
 
-def shipped(repository, key, name) -> pd.DataFrame:
-    """The data of a shipped figure; skips one that was not run."""
-    csv = repository / "results" / "paper" / "figures" / f"{key}_{name}.csv"
-    try:
-        data = refuse_not_run(read_csv(csv))
-    except NotRunError as reason:
-        pytest.skip(str(reason))
-    assert not data.empty, "a figure without runs says so"
-    return data
+@pytest.fixture
+def shipped(repository, require_shipped):
+    """A function that returns the data of a shipped figure; it skips one that was not run."""
+
+    def read(key: str, name: str) -> pd.DataFrame:
+        require_shipped(key)
+        csv = repository / "results" / "paper" / "figures" / f"{key}_{name}.csv"
+        try:
+            data = refuse_not_run(read_csv(csv))
+        except NotRunError as reason:
+            pytest.skip(str(reason))
+        assert not data.empty, "a figure without runs says so"
+        return data
+
+    return read
 
 
 @pytest.mark.parametrize(("key", "name"), FIGURES)
-def test_the_shipped_numbers_give_a_sentence(repository, key, name):
-    message = recipe(key, "figures", name).message(shipped(repository, key, name))
+def test_the_shipped_numbers_give_a_sentence(shipped, key, name):
+    message = recipe(key, "figures", name).message(shipped(key, name))
     assert 20 < len(message) <= LONGEST and not message.endswith(".") and "nan" not in message and "  " not in message
 
 
@@ -43,8 +49,8 @@ def parts(data: pd.DataFrame):
 
 
 @pytest.mark.parametrize(("key", "name"), FIGURES)
-def test_any_part_of_the_shipped_numbers_gives_a_sentence_or_none(repository, key, name):
-    message, data = recipe(key, "figures", name).message, shipped(repository, key, name)
+def test_any_part_of_the_shipped_numbers_gives_a_sentence_or_none(shipped, key, name):
+    message, data = recipe(key, "figures", name).message, shipped(key, name)
     if "runs" not in data and "seeds" not in data and "trials" not in data:
         pytest.skip("is computed, not run: it has no parts")
     told = [message(part) for part in parts(data)]

@@ -40,7 +40,7 @@ PAPERS = [paper for paper in keys() if made_of_runs(paper)]
 
 
 @pytest.fixture(scope="module")
-def few(repository, tmp_path_factory) -> Callable[[str, bool], dict[str, list[Path]]]:
+def few(repository, require_shipped, tmp_path_factory) -> Callable[[str, bool], dict[str, list[Path]]]:
     """Return a function (paper, private) that makes its tables of the first seeds of the shipped runs.
 
     It gives the paths of each, by name; without `private`, of the runs that are left without the private ones.
@@ -48,6 +48,7 @@ def few(repository, tmp_path_factory) -> Callable[[str, bool], dict[str, list[Pa
 
     @functools.cache
     def make(paper: str, private: bool) -> dict[str, list[Path]]:
+        require_shipped(paper)
         folder, jobs = tmp_path_factory.mktemp(paper), []
         for source in sorted((repository / "results" / "paper" / "runs" / paper).glob("*.csv.gz")):
             runs = read_csv(source)

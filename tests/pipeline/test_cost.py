@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.engine.sgd import StackedHyperparameters
+from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
 from dpfl.images.fedavg import FederatedAveraging, Schedule
@@ -26,6 +28,20 @@ def training_job(
     given = {"dataset": dataset, "model": model, "clients": clients, "client_share": 0.1, "batch_size": 64}
     rows = tuple({"epsilon": e, "local_epochs": epochs, "rounds": rounds} for e, epochs, rounds in cells)
     return TrainingJob("bhaskar2025", "fedavg_images", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"clients": None, "cleints": 5}, "reads no setting cleints; clients is one"),
+        ({"clients": "five"}, "its settings cannot be planned (ValueError("),
+    ],
+)
+def test_a_slip_in_a_setting_is_one_line_of_the_plan(change, line):
+    job = training_job()
+    changed = {name: value for name, value in {**job.settings, **change}.items() if value is not None}
+    with pytest.raises(InputError, match=f"^bhaskar2025/x_seed0: .*{re.escape(line)}"):
+        cost.estimate(dataclasses.replace(job, settings=changed))
 
 
 @pytest.mark.parametrize("scale", ["demo", "quick", "paper"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,13 @@ def expand(config: Mapping[str, Any]) -> list[TrainingJob]:
     entries = _all_entries(config, config["scale"])
     _require_known(entries, config)
     jobs = [job for paper, entry in entries for job in _entry_jobs(paper, entry, config)]
-    if len({(job.paper, job.name) for job in jobs}) < len(jobs):
-        raise InputError("two entries of a paper's grid give one job: let them differ in a sweep axis or in `part`")
+    twice = [each for each, count in Counter((job.paper, job.name) for job in jobs).items() if count > 1]
+    if twice:
+        paper, name = twice[0]
+        raise InputError(
+            f"{paper}/grid.yaml gives the job {name} twice: let its entries differ in a sweep axis or in `part`, and "
+            "name no value of an axis twice"
+        )
     if entries and not jobs:
         only = {axis: values for axis, values in config["only"].items() if values}
         raise InputError(f"only: {only} leaves no run of scale {config['scale']}; {_where_else(config)}")

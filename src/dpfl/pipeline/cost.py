@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 from dpfl.data import datasets
 from dpfl.data.datasets import feature_shape
+from dpfl.errors import InputError
+from dpfl.experiments import require_known
 from dpfl.grid.training_job import CPU_GB, TrainingJob
 
 # Read the files in which Snakemake says what a job took.
@@ -232,13 +234,16 @@ def can_divide(job: TrainingJob) -> bool:
 
 def work_of(job: TrainingJob, cores: int = 1) -> WorkCount:
     """Return the work of a job, of the busiest of `cores` processes; of an experiment that is not known here, its
-    seeds times its cells."""
-    if job.experiment in DIVIDED:
-        return _fedavg_images(job, cores)
+    seeds times its cells. Raises InputError for settings that an experiment cannot have.
+    """
     count = _COUNTS.get(job.experiment)
-    if count is None:
-        return WorkCount(0.0, len(job.seeds) * len(job.cells))
-    return count(job)
+    try:
+        if job.experiment in DIVIDED:
+            return _fedavg_images(job, cores)
+        return WorkCount(0.0, len(job.seeds) * len(job.cells)) if count is None else count(job)
+    except (LookupError, TypeError, ValueError) as error:
+        require_known(job)
+        raise InputError(f"{job.paper}/{job.name}: its settings cannot be planned ({error!r})") from None
 
 
 def _fedavg_images(job: TrainingJob, cores: int) -> WorkCount:

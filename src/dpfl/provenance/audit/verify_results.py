@@ -104,7 +104,9 @@ def at_once(work: Sequence[Callable[[], _Result]], *, each_anew: bool = False) -
         try:
             yield from pool.map(_called, work)
         except BrokenProcessPool:
-            raise InputError("a process was killed, perhaps because there is no memory left: run the command again") from None
+            raise InputError(
+                "a process was killed, perhaps because there is no memory left: run the command again"
+            ) from None
 
 
 def _called(work: Callable[[], _Result]) -> _Result:

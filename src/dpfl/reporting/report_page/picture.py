@@ -68,7 +68,7 @@ _STYLES = {
 
 def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
     """Return the picture of the first screen: published numbers where some of ours are comparable, else epsilons."""
-    comparable = [each for each in numbers if not math.isnan(each.difference)]
+    comparable = [each for each in numbers if not math.isnan(each.difference) and each.agreement in _STYLES]
     if comparable:
         return _printed(comparable)
     return _epsilons(statements) if statements else None

@@ -109,6 +109,6 @@ def at_once(work: Sequence[Callable[[], _Result]], *, each_anew: bool = False) -
             ) from None
 
 
-def _called(work: Callable[[], _Result]) -> _Result:
+def _called(work: Callable[[], Any]) -> Any:
     """Return the result of a piece of work."""
     return work()

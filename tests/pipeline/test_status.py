@@ -235,6 +235,7 @@ def test_a_finished_run_is_not_looked_for_in_another_folder(tmp_path, monkeypatc
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     elsewhere.mkdir()
     put(project / "Snakefile")
+    put(project / "config.yaml", "scale: demo\n")
     put(project / "results/demo/config.yaml", "scale: demo\n")
     put(tmp_path / "mine.yaml", "scale: demo\n")
     monkeypatch.chdir(elsewhere)

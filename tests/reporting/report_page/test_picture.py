@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dpfl.reporting.claims import range_text
-from dpfl.reporting.report_page.agreement import printed_numbers
+from dpfl.reporting.report_page.agreement import Agreement, printed_numbers
 from dpfl.reporting.report_page.claim_views import claim_views
 from dpfl.reporting.report_page.epsilons import statements
 from dpfl.reporting.report_page.picture import MOST_NAMED, SIZE, STYLES, WIDTH, case_picture, lead_picture, needed_range
@@ -52,6 +52,13 @@ def test_a_number_above_the_print_is_above_the_diagonal(made):
     for mark, number in zip(lead_picture(numbers, known).marks, numbers[:5], strict=True):
         above = (SIZE - mark.y) - mark.x
         assert math.copysign(1, above) == math.copysign(1, number.difference) or abs(above) < 1
+
+
+def test_a_number_on_stand_in_data_is_no_point_even_with_a_difference(made):
+    numbers, known = of(made)
+    stand_in = replace(numbers[0], agreement=Agreement.STAND_IN)
+    assert len(lead_picture([stand_in, *numbers[1:5]], known).marks) == 4
+    assert lead_picture([stand_in], []) is None
 
 
 def test_epsilons_are_shown_where_no_number_is_comparable(made):

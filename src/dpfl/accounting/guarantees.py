@@ -159,6 +159,7 @@ def _through(points: list[tuple[float, float, float]], aim: float) -> float:
 
 _LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
 _MOST_NOISE = 1e150
+_UNPROVEN = "nothing is proven for this sampler and relation"
 _SMALLEST_DELTA = 1e-15
 _LARGEST_COUNT = 2**53  # float64 cannot count further
 
@@ -395,10 +396,11 @@ def _noise_for_epsilon(run: Run, target: float, convex: HidesSteps | None) -> fl
 def _doubled(spent: Callable[[float], float], target: float) -> float:
     """Return a noise that spends at most `target`, where no closed form has one. Raises ValueError if none does."""
     noise = 1.0
-    while spent(noise) > target:
+    while (least := spent(noise)) > target:
         noise *= 2
         if noise > _MOST_NOISE:
-            raise ValueError(f"target_epsilon {target} is met by no noise")
+            known = f"any spends at least {least:.3g}" if math.isfinite(least) else _UNPROVEN
+            raise ValueError(f"target_epsilon {target} is met by no noise: {known}")
     return noise
 
 
@@ -428,7 +430,7 @@ def _unamplified_mu(run: Run, target: str) -> float:
     """Return the mu that the run has at the noise 1 without amplification. Raises ValueError where it has none."""
     mu = accountant(run).unamplified_mu()
     if not math.isfinite(mu):
-        raise ValueError(f"{target} is met by no noise: nothing is proven for this sampler and relation")
+        raise ValueError(f"{target} is met by no noise: {_UNPROVEN}")
     return mu
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,17 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     yield tmp_path / KEY
     for cached in (catalog.keys, catalog.load):
         cached.cache_clear()
+
+
+def test_the_template_meets_the_style_rules_of_papers(repository, tmp_path):
+    """In workflow/ ruff asks for less of it."""
+    shutil.copytree(repository / "workflow" / "new_paper", tmp_path / "src" / "dpfl" / "papers" / KEY)
+    shutil.copy(repository / "pyproject.toml", tmp_path)
+    for command in (["check"], ["format", "--check"]):
+        found = subprocess.run(
+            ["ruff", *command, "--no-cache", "."], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert found.returncode == 0, found.stdout
 
 
 @pytest.mark.parametrize(

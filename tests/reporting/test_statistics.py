@@ -30,10 +30,12 @@ def test_too_few_values_have_no_interval():
 
 def test_groups_keep_their_order_and_missing_keys():
     runs = pd.DataFrame({"a": ["z", "z", "b"], "bound": [math.nan, math.nan, 1.0], "risk": [1.0, 3.0, 5.0]})
+    runs["origin"] = ["job:0", "job:1", "other:0"]
     table = summarised(runs, ["a", "bound"], "risk")
     assert (
         table["a"].tolist() == ["z", "b"] and table["risk"].tolist() == [2.0, 5.0] and table["runs"].tolist() == [2, 1]
     )
+    assert table["origins"].tolist() == ["job:0 job:1", "other:0"]
 
 
 def test_slope_is_the_exponent():

@@ -1,7 +1,10 @@
 import pandas as pd
 import pytest
 
-from dpfl.reporting.tables import TableLayout, html_page, latex, markdown, readable
+from dpfl.errors import InputError
+from dpfl.reporting import tables
+from dpfl.reporting.results import Results
+from dpfl.reporting.tables import TableLayout, TableRecipe, html_page, latex, make, markdown, printed_columns, readable
 
 
 @pytest.fixture
@@ -41,3 +44,13 @@ def test_readers_see_titles_signs_and_no_signed_zero():
     assert layout.notes == ["CIFAR-10: by −0.03 at most (−0.1 to 0.2)."]
     assert list(shown.columns) == ["ε"]
     assert list(shown["ε"]) == ["Fashion-MNIST", "0.0 ± 0.6 %", "+0.5, −0.05, 3-0"]
+
+
+@pytest.mark.parametrize("lacking", ["published_accuracy_pct", "accuracy_pct", "ran_on"])
+def test_published_numbers_that_cannot_be_compared_are_an_error_and_nothing_is_written(tmp_path, monkeypatch, lacking):
+    columns = [name for name in printed_columns("bhaskar2025", "table_2") if name != lacking]
+    recipe = TableRecipe(lambda results: pd.DataFrame([dict.fromkeys(columns, 1)]), TableLayout)
+    monkeypatch.setattr(tables, "recipe", lambda *which: recipe)
+    with pytest.raises(InputError, match=f"numbers for table table_2, but its rows lack the columns {lacking}"):
+        make("bhaskar2025", "table_2", Results(tmp_path), tmp_path)
+    assert not list(tmp_path.iterdir())

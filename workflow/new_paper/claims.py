@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
-from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence, difference, from_interval
 from dpfl.reporting.statistics import LEVEL
+
+if TYPE_CHECKING:
+    from dpfl.reporting.results import Results
 
 
 def noise_costs(results: Results) -> ClaimEvidence:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
+
 from matplotlib.figure import Figure
 
 from dpfl.papers.sixth2026.tables import risks
 from dpfl.reporting.figures import FigureRecipe
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def draw_risks(data: pd.DataFrame) -> Figure:

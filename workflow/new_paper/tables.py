@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from dpfl.reporting.display_names import stand_ins
-from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import summarised
 from dpfl.reporting.tables import TableLayout, TableRecipe
+
+if TYPE_CHECKING:
+    from dpfl.reporting.results import Results
 
 KEY = "sixth2026"
 
 
 def risks(results: Results) -> pd.DataFrame:
-    """Return one row for each noise level: runs, mean excess risk, half-width of its 90 % interval."""
+    """Return one row for each noise level: runs, mean excess risk, half-width of its 90 % interval, origins."""
     runs = results.runs(KEY, study="risk")
     return runs if runs.empty else summarised(runs, ["dataset", "stand_in_for", "noise_std"], "excess_risk")
 

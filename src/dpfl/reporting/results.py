@@ -81,8 +81,8 @@ def showing(folder: Path, paper: str) -> Iterator[None]:
     except (LookupError, AttributeError, TypeError, ValueError) as error:
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
-            f"a table of {paper} in {folder} cannot be shown ({problem}): it was edited, or an earlier version wrote "
-            "it; run make again"
+            f"a table of {paper} in {folder} cannot be shown ({problem}): it was edited, an earlier version wrote it "
+            "(run make again), or the paper's own code does not fit its columns"
         ) from None
 
 

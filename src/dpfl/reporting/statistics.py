@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpfl.reporting.results import ORIGINS, origins
+
 LEVEL = 0.90
 """Of an interval in tables and figures whose level is not given: that of the bars which lowy2021 prints, the only ones
 of the five papers. Claims are judged at one level, dpfl.reporting.rules.LEVEL, whatever bars a figure has."""
@@ -40,9 +42,11 @@ def mean_interval(values: Iterable[float], level: float = LEVEL) -> tuple[int, f
 
 
 def summarised(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:
-    """Return one row per group of runs, in the order of their first rows: `by`, runs, the metric's mean, interval."""
-    rows = [(*key, *mean_interval(group[metric])) for key, group in runs.groupby(by, sort=False, dropna=False)]
-    return pd.DataFrame(rows, columns=[*by, "runs", metric, "interval"])
+    """Return one row per group of runs, in the order of their first rows: `by`, runs, the metric's mean, interval,
+    and the origins of the group's runs."""
+    groups = runs.groupby(by, sort=False, dropna=False)
+    rows = [(*key, *mean_interval(group[metric]), origins(group)) for key, group in groups]
+    return pd.DataFrame(rows, columns=[*by, "runs", metric, "interval", ORIGINS])
 
 
 def slope(x: Iterable[float], y: Iterable[float]) -> float:

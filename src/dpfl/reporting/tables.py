@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.catalog import dataset_entries, load, recipe
+from dpfl.errors import InputError
 from dpfl.files import write_atomically
 from dpfl.reporting import display_names
 from dpfl.reporting.display_names import model_name, with_greek_symbols, with_minus_signs
@@ -30,6 +31,9 @@ from dpfl.reporting.results import (
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _SIGNED_ZERO = re.compile(r"(?<![\w.])[-+−](0(?:\.0+)?)(?![\d.])")
 SUFFIXES = (".md", ".tex", ".html", ".rst")
+PRINTED = "published_"
+"""Prefix of a column of published numbers, and of their key in paper.yaml; ours are in the column of the rest of its
+name."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
     data = compute_or_placeholder(made.data, results)
+    _refuse_uncompared(paper, name, data)
     write_table(data, csv)
     paths = [csv, *write_pages(paper, name, csv)]
     place = csv.with_suffix(".privacy.md")
@@ -89,6 +94,31 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
         return [*paths, place]
     place.unlink(missing_ok=True)  # of runs that are no longer there
     return paths
+
+
+def printed_columns(paper: str, name: str) -> list[str]:
+    """Return the columns that a table with published numbers has for their comparison with ours, the published one
+    first; [] if paper.yaml lists none."""
+    for key in load(paper).tables[name]:
+        if key.startswith(PRINTED):
+            ours = key.removeprefix(PRINTED)
+            unit = ours.rpartition("_")[2]
+            return [key, ours, f"difference_{unit}", f"prediction_{unit}", "runs", "stand_in", "ran_on", "prediction"]
+    return []
+
+
+def _refuse_uncompared(paper: str, name: str, data: pd.DataFrame) -> None:
+    """Raise InputError where the rows of a table with published numbers lack a column that the comparison reads."""
+    try:
+        rows = refuse_not_run(data)
+    except NotRunError:
+        return
+    lacking = [column for column in printed_columns(paper, name) if column not in rows]
+    if len(rows) and lacking:
+        raise InputError(
+            f"{paper}: paper.yaml has published numbers for table {name}, but its rows lack the columns "
+            f"{', '.join(lacking)}"
+        )
 
 
 def _made_of(data: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from dpfl.reporting.report_page.agreement import (
     TextTable,
     gaps_in_words,
     in_words,
-    is_printed,
     printed_gaps,
     printed_numbers,
     printed_table,
@@ -23,6 +22,7 @@ from dpfl.reporting.report_page.agreement import (
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import html
 from dpfl.reporting.results import not_run_table
+from dpfl.reporting.tables import printed_columns
 
 TABLE = "tables/bhaskar2025_table_2.csv"
 
@@ -33,9 +33,9 @@ def numbers(made):
 
 
 def test_tables_with_printed_numbers_are_those_of_the_paper():
-    known = {name for name in load("bhaskar2025").tables if is_printed("bhaskar2025", name)}
+    known = {name for name in load("bhaskar2025").tables if printed_columns("bhaskar2025", name)}
     assert known == {"table_2", "table_3", "table_4", "table_5"}
-    assert not any(is_printed("asoodeh2020", name) for name in load("asoodeh2020").tables)
+    assert not any(printed_columns("asoodeh2020", name) for name in load("asoodeh2020").tables)
 
 
 def test_every_printed_number_is_there_with_what_paper_yaml_says(numbers):

@@ -114,6 +114,7 @@ def test_jobs_are_counted_by_their_run_tables(tmp_path):
 
 def test_the_sentence_counts_what_was_run():
     assert JobCounts(245, 460).sentence() == "245 of 460 jobs were run."
+    assert JobCounts(1, 1).sentence() == "The one job was run."
     assert JobCounts(0, 0).sentence() == ""
 
 

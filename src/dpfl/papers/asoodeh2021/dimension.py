@@ -12,6 +12,7 @@ from dpfl.papers.asoodeh2021.figures import FEWEST, with_share
 from dpfl.reporting import style
 from dpfl.reporting.display_names import data_note, span
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import ORIGINS
 from dpfl.reporting.statistics import mean_interval, slope, summarised
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _TEXT = ("model", "step", "draw", "release")
 
 
 def dimensions(results: Results) -> pd.DataFrame:
-    """Return one row per (draw, release, noise_std, features): COLUMNS, runs, risk, interval, exponent.
+    """Return one row per (draw, release, noise_std, features): COLUMNS, runs, risk, interval, origins, exponent.
 
     `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
     features in the excess risk due to noise (a run's less that of the noiseless run with its seed), of the
@@ -40,7 +41,7 @@ def dimensions(results: Results) -> pd.DataFrame:
     half-width: alike in all rows of a line, nan without noise.
     """
     fitted = ["exponent_runs", "exponent", "exponent_interval"]
-    names = [*COLUMNS, "runs", "excess_risk", "interval", *fitted]
+    names = [*COLUMNS, "runs", "excess_risk", "interval", ORIGINS, *fitted]
     runs = results.runs("asoodeh2021", study="dimension")
     if runs.empty:
         return pd.DataFrame(columns=names)

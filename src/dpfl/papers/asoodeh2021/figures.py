@@ -69,7 +69,7 @@ def mean_risks(results: Results) -> pd.DataFrame:
         if not runs.empty:
             parts.append(summarised(runs, COLUMNS, "excess_risk").assign(study=name))
     if not parts:
-        return pd.DataFrame(columns=[*COLUMNS, "runs", "excess_risk", "interval", "study"])
+        return pd.DataFrame(columns=[*COLUMNS, "runs", "excess_risk", "interval", ORIGINS, "study"])
     return pd.concat(parts, ignore_index=True)
 
 

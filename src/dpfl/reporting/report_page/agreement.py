@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpfl.catalog import load, recipe
+from dpfl.catalog import recipe
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
-from dpfl.reporting.tables import readable_cell
+from dpfl.reporting.tables import PRINTED, printed_columns, readable_cell
 
 # Tables as text: rows of cells, how a row is traced and coloured, and what its reader may do with it.
 
@@ -51,8 +51,6 @@ class TextTable:
 
 # Agreement with printed numbers: each number that a paper prints, ours, the distance, and what it means.
 
-PRINTED = "published_"
-"""Prefix of a column of printed numbers; ours are in the column of the rest of its name."""
 _UNITS = {"pct": "points"}
 _SCALES = {"pct": "%"}
 """Units of the numbers themselves, by the suffix of their column; of a difference in `_UNITS`."""
@@ -103,29 +101,23 @@ class PrintedNumber:
     most: float = math.nan
 
 
-def is_printed(paper: str, table: str) -> bool:
-    """Return whether paper.yaml lists published numbers for a table."""
-    return any(key.startswith(PRINTED) for key in load(paper).tables[table])
-
-
 def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
     """Return every published number of a finished table, in the order of its CSV; none where the table was not run.
 
-    The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
-    half-width of the prediction interval), runs, stand_in, ran_on and prediction ("reproduced", "not reproduced",
-    "undecided", or "" without an interval), and maybe prediction_single (the same if the published value is a single
-    run), diverged and at_chance (numbers of such runs), least_<unit> and most_<unit> (the ends of ours); the columns
-    before the published one name the cell.
+    The CSV has the `printed_columns`: prediction_<unit> is the half-width of the prediction interval, and prediction is
+    "reproduced", "not reproduced", "undecided", or "" without an interval. It may have prediction_single (the same if
+    the published value is a single run), diverged and at_chance (numbers of such runs), least_<unit> and most_<unit>
+    (the ends of ours). The columns before the published one name the cell.
     """
-    if not is_printed(paper, table) or not csv.is_file():
+    columns = printed_columns(paper, table)
+    if not columns or not csv.is_file():
         return []
     try:
         rows = refuse_not_run(read_csv(csv))
     except NotRunError:
         return []
-    column = next((name for name in rows.columns if name.startswith(PRINTED)), None)
     runs = recipe(paper, "tables", table).printed_runs
-    return [] if column is None else [_printed_number(row, column, runs) for _, row in rows.iterrows()]
+    return [_printed_number(row, columns[0], runs) for _, row in rows.iterrows()]
 
 
 def _printed_number(row: pd.Series, column: str, printed_runs: int) -> PrintedNumber:

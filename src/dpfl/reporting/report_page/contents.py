@@ -106,7 +106,9 @@ class JobCounts:
         """Say how many jobs were run, as "245 of 460 jobs were run."; "" for a part of the grid without jobs."""
         if not self.total:
             return ""
-        return f"All {self.total} jobs were run." if not self.not_run else f"{self.run} of {self.total} jobs were run."
+        if self.not_run:
+            return f"{self.run} of {self.total} jobs were run."
+        return f"All {self.total} jobs were run." if self.total > 1 else "The one job was run."
 
 
 def job_counts(folder: Path, config: Mapping[str, Any]) -> dict[str, JobCounts]:

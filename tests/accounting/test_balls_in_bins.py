@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from dpfl.accounting import balls_in_bins
+from dpfl.accounting import BallsInBins, FullBatch, balls_in_bins, guarantee
 from dpfl.accounting.balls_in_bins import Grid, Rounding, law_of_sum, laws_above, laws_below, lowest, one_term
 from dpfl.accounting.composition import epsilon_above, epsilon_below
 
@@ -266,3 +266,23 @@ def test_what_wraps_around_is_bounded_by_the_least_of_all_tilts(tilt, first, siz
     down = tuple(-factor for factor in balls_in_bins._OFFSETS_BELOW)
     known = least(balls_in_bins._OFFSETS, (first + size) * grid.step) + least(down, first * grid.step)
     assert law.wrapped == pytest.approx(known, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("bins", "noise", "steps", "delta", "neighbouring"),
+    [
+        (2, 1.0, 10, 1e-290, "replace_one"),
+        (2, 1.5, 10, 1e-260, "replace_one"),
+        (50, 0.7, 250, 1e-270, "replace_one"),
+        (3, 0.3, 15, 1e-270, "zero_out"),
+        (3, 0.2, 15, 1e-245, "zero_out"),
+        (2, 0.5, 10, 1e-290, "replace_one"),
+    ],
+)
+def test_the_least_deltas_have_an_answer_of_at_most_full_batches_of_the_same_epochs(
+    bins, noise, steps, delta, neighbouring
+):
+    run = {"noise_multiplier": noise, "delta": delta, "neighbouring": neighbouring}
+    found = guarantee(BallsInBins(bins), steps=steps, **run)
+    full = guarantee(FullBatch(), steps=steps // bins, **run)
+    assert 0 < found.lower <= found.upper <= full.upper * (1 + 1e-9)

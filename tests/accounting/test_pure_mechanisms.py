@@ -106,6 +106,15 @@ def test_one_report_of_two_buckets_at_a_small_delta_is_the_closed_form(delta):
     about(found, math.log((p - delta) / (1 - p)), 1e-8)
 
 
+@pytest.mark.parametrize(("noise", "delta"), [(1e3, 1e-5), (1.0, 0.5)])
+def test_reports_of_so_many_buckets_that_values_hardly_show_spend_nothing(noise, delta):
+    """The total variation of all reports, at most steps times that of one, is below delta."""
+    run = {"noise_multiplier": noise, "steps": 10**6, "delta": delta, "neighbouring": "replace_one"}
+    found = guarantee(RandomizedResponse(10**12), **run)
+    assert 10**6 * math.expm1(1 / noise) / (10**12 - 1 + math.exp(1 / noise)) < delta
+    assert (found.lower, found.upper) == (0.0, 0.0)
+
+
 def test_randomised_response_is_of_replaced_records():
     with pytest.raises(ValueError, match=r"^neighbouring must be replace_one for randomised response"):
         guarantee(RandomizedResponse(3), noise_multiplier=1.0, steps=1, delta=DELTA, neighbouring="zero_out")

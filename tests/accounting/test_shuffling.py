@@ -570,3 +570,22 @@ def test_bad_input(name, value):
     arguments = {"noise_multiplier": 2.0, **RUN, name: value}
     with pytest.raises(ValueError, match=f"^{name} "):
         shuffling.epsilon(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon0", "delta", "delta0"),
+    [
+        (25, 1.0, 1e-15, 1e-20),
+        (17, 0.15472468984399937, 3.901291351232553e-18, 6.619067663066991e-25),
+        (19, 0.5956353012791483, 2.921393508792326e-16, 6.0372451110706275e-21),
+    ],
+)
+def test_an_epsilon_with_local_failures_is_never_below_its_root(n, epsilon0, delta, delta0):
+    """At the epsilon that is returned, the theorem's delta is at most the one that is asked for."""
+    epsilon = clones_epsilon(n, epsilon0, delta, delta0)
+    failures = (math.exp(epsilon) + 1) * (1 + math.exp(-epsilon0) / 2) * n * delta0
+    assert epsilon == epsilon0 or float(clones_delta(epsilon, n, epsilon0)) + failures <= delta
+
+
+def test_a_subnormal_epsilon0_is_returned():
+    assert clones_epsilon(100, 1e-310, 1e-315) == 1e-310

@@ -192,8 +192,10 @@ def log_moment(masses: Array, points: Array, tilt: float) -> float:
 
     Source: elementary, the cumulant generating function of a discrete law.
     """
-    top = float(np.max(tilt * points))
-    return top + math.log(float(masses @ np.exp(tilt * points - top)))
+    there = masses > 0
+    exponents = np.log(masses[there]) + tilt * points[there]
+    top = float(np.max(exponents))  # the largest term, not the farthest point: the mass there may underflow
+    return top + math.log(float(np.exp(exponents - top).sum()))
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,12 @@ class _RandomizedResponse(_Pure):
             raise ValueError("neighbouring must be replace_one for randomised response, which reports every record")
         return self.run
 
+    def amplified(self, plain: EpsilonBound, *, rough: bool) -> EpsilonBound:
+        true, _ = self._chances
+        if -self.run.steps * true * math.expm1(-self.largest) * (1 + 1e-12) <= self.run.delta:
+            return EpsilonBound(0.0, "the reports of two values hardly ever differ")
+        return super().amplified(plain, rough=rough)
+
     def _once(self, delta: float) -> float:
         true, _ = self._chances
         return self.largest + math.log1p(-delta / true) if delta < true else -math.inf

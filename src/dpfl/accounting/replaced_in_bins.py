@@ -193,7 +193,8 @@ def profile_above(spread: float, bins: int, loss: float, left_out: float, size: 
     z = float(term.normal(np.array(grid.end)))
     rest = (bins - 1) * math.log1p(-float(ndtr(-z)))
     out = -math.expm1(rest + math.log1p(-float(ndtr(spread - z))))
-    return min(float(weights @ law.masses[counted]) + room + wrapped + out, 1.0)
+    # Rounded masses may be negative, and where all else underflows their sum too; what they stand for is not.
+    return min(max(float(weights @ law.masses[counted]), 0.0) + room + wrapped + out, 1.0)
 
 
 def _tilt(term: _Term, top: float, bins: int, highest: float) -> float:

@@ -648,7 +648,7 @@ def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) ->
     nearly = epsilon0 * (1 - 1e-12)
     if divergence(0.0) <= delta:
         return 0.0
-    if divergence(nearly) > delta:
+    if divergence(nearly) > delta or epsilon0 < 1e-300:  # products of less are no floats
         return epsilon0
     # To a share of epsilon however small it is; the answer is past what the search may have stopped short of.
     result = zero_between(
@@ -669,7 +669,11 @@ def _epsilon_with_failures(n: int, epsilon0: float, delta: float, delta0: float)
         return 0.0
     room = min(math.expm1(epsilon0), delta / failures - 2)
     feasible = _nonpositive_point(excess, room) if room > 0 else None
-    return epsilon0 if feasible is None else math.log1p(zero_between(excess, 0.0, feasible, xtol=1e-14, rtol=1e-12))
+    if feasible is None:
+        return epsilon0
+    # The answer is past what the search may have stopped short of; epsilon0 is a guarantee by itself.
+    growth = zero_between(excess, 0.0, feasible, xtol=1e-14, rtol=1e-12)
+    return min(epsilon0, math.log1p(growth) * (1 + 2e-12) + 2e-14)
 
 
 def _nonpositive_point(convex: Callable[[float], float], top: float) -> float | None:

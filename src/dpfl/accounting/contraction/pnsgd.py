@@ -429,8 +429,9 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     n = integers("n", n, at_least=1)
-    square = ratio(reals("lipschitz", lipschitz, at_least=0.0), reals("sigma", sigma, above=0.0), 1.0) ** 2
+    gain = ratio(reals("lipschitz", lipschitz, at_least=0.0), reals("sigma", sigma, above=0.0), 1.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        square = gain**2
         kappa = 4.0 * square * (digamma(n + 1.0) + np.euler_gamma) / n
         most = 0.5 + np.sqrt(0.25 + 0.5 / square)
         order = np.minimum(most, np.maximum(0.5 + 0.5 * epsilon / kappa, 1.0))

@@ -16,7 +16,7 @@ from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.provenance import manifest, run_identity
 from dpfl.provenance import record as environment
-from dpfl.provenance.audit import files
+from dpfl.provenance.audit import files, verify_results
 from dpfl.provenance.run_identity import is_page_current
 from dpfl.reporting.results import read_csv, write_csv
 
@@ -241,7 +241,7 @@ def project(tiny_project, pipeline, tmp_path, monkeypatch):
     monkeypatch.setattr(report_commands, "load", lambda key: facts)
     monkeypatch.setattr(report_commands, "_judge", lambda *arguments, **options: [])
     monkeypatch.setattr(files, "_check_pages", lambda *arguments: None)
-    monkeypatch.setattr(report_commands, "ProcessPoolExecutor", InThisProcess)
+    monkeypatch.setattr(verify_results, "ProcessPoolExecutor", InThisProcess)
     results = tmp_path / "project" / "results" / "demo"
     shutil.rmtree(results / "figures")
     runs = [results / "runs" / PAPER / f"digits_scatter_linear_k10_seed{seed}.csv.gz" for seed in (0, 1)]
@@ -251,7 +251,7 @@ def project(tiny_project, pipeline, tmp_path, monkeypatch):
 class InThisProcess:
     """A pool of no other processes."""
 
-    def __init__(self, **options):
+    def __init__(self, *arguments, **options):
         self.map = map
 
     def __enter__(self):

@@ -561,10 +561,11 @@ class _Tests:
         return sorted(range(len(statuses)), key=lambda index: rank.index(statuses[index]))
 
     def judged(self, index: int, status: Status) -> Judged:
-        """Return a case with its status and the p-values that stand for it."""
+        """Return a case with its status and the p-values that stand for it: those that it fails if it does, or if it
+        is open and they are smaller; else those that it holds."""
         if self.computed[index]:
             return Judged(self.cases[index], status)
-        fails = status is Status.FAILS
+        fails = status is Status.FAILS or (status is Status.OPEN and self.fails[index] < self.holds[index])
         raw, adjusted = (self.fails, self.fails_adjusted) if fails else (self.holds, self.holds_adjusted)
         return Judged(self.cases[index], status, float(raw[index]), float(adjusted[index]))
 

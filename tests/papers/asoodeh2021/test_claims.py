@@ -25,7 +25,7 @@ def test_verdicts_that_formulas_decide(results):
     other |= {"suffix_one_noise": Verdict.REFUTED}
     assert decided[list(other)].to_dict() == other
     assert (decided.drop(other) == Verdict.AS_STATED).all()
-    assert rows.loc["price_bound", "places"] == "figures/dimension tables/errata"
+    assert rows.loc["price_bound", "places"] == "figures/dimension figures/counterexample"
     assert set(rows.index[rows["our_question"]]) == {
         "participation_any_share", "suffix_one_noise", "price_by_dimension", "price_bound_with_dimension",
     }  # fmt: skip
@@ -99,7 +99,7 @@ def test_participation_follows_the_curves(judged, doctored, claim, power, verdic
 def test_claims_without_runs_were_not_run(judged, without_runs):
     for claim in ("price_of_privacy", "price_in_users", "price_by_dimension", "without_replacement", "example_rate"):
         assert judged(claim, without_runs).verdict is Verdict.NOT_RUN
-    # The simulation of the errata needs no run.
+    # The simulation needs no run.
     assert judged("price_bound", without_runs).verdict is Verdict.REFUTED
 
 
@@ -147,9 +147,10 @@ def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, sim
         data.loc[first, "excess_risk"] = runs * data.loc[first, "bound_as_printed"]
 
     changed = doctored("figures", "dimension", risks)
-    errata = changed.table(KEY, "errata")
-    errata = errata.assign(independent=simulation * errata["printed"], interval=0.01 * errata["printed"])
-    write_csv(errata, changed.folder / "tables" / f"{KEY}_errata.csv")
+    drawn = changed.figure(KEY, "counterexample")
+    drawn["excess_risk"], drawn["interval"] = 0.5 * drawn["bound_as_printed"], 0.01 * drawn["bound_as_printed"]
+    drawn.loc[0, "excess_risk"] = simulation * drawn.loc[0, "bound_as_printed"]
+    write_csv(drawn, changed.folder / "figures" / f"{KEY}_counterexample.csv")
     judgement = judged("price_bound", changed)
     assert judgement.count(Status.FAILS) == fails
     assert judgement.verdict is (Verdict.REFUTED if fails else Verdict.AS_STATED)
@@ -168,7 +169,7 @@ def test_the_bound_with_the_dimension_fails_by_one_simulation_above_it(doctored,
 
 
 def test_the_interval_that_the_errata_state_is_the_one_that_is_judged(results):
-    [case] = [each for each in claims.price_bound(results).cases if each.case.startswith("our simulation")]
+    [case] = [each for each in claims.price_bound(results).cases if each.case == "our simulation, d = 100"]
     row = results.table(KEY, "errata").set_index("entry").loc["corollary_utility"]
     assert case.interval() == pytest.approx(
         (row["independent"] - row["interval"], row["independent"] + row["interval"])
@@ -178,10 +179,10 @@ def test_the_interval_that_the_errata_state_is_the_one_that_is_judged(results):
 
 def test_a_simulation_that_scatters_over_the_printed_bound_does_not_refute_it(judged, doctored):
     def scatter(data):
-        data["independent"], data["interval"] = 2.0 * data["printed"], 3.0 * data["printed"]
+        data["excess_risk"], data["interval"] = 2.0 * data["bound_as_printed"], 3.0 * data["bound_as_printed"]
 
-    judgement = judged("price_bound", doctored("tables", "errata", scatter))
-    assert judgement.count(Status.FAILS) == 0 and judgement.count(Status.OPEN) == 1
+    judgement = judged("price_bound", doctored("figures", "counterexample", scatter))
+    assert judgement.count(Status.FAILS) == 0 and judgement.count(Status.OPEN) == 6
 
 
 @pytest.mark.parametrize(

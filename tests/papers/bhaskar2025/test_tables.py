@@ -20,6 +20,7 @@ from dpfl.papers.bhaskar2025.tables import (
     prediction_half_width,
     published_cells,
     runs_of,
+    split_page,
 )
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import html_page, latex, markdown
@@ -168,6 +169,25 @@ def test_a_run_of_a_study_counts_for_a_published_cell_if_it_has_all_its_settings
     measured = measured_cells(as_runs(published, *others), 2)
     assert measured["runs"].max() == 1 and (measured["difference_pct"].dropna().abs() < 1e-9).all()
     assert measured["variant_runs"].max() == 2 * len(others)
+
+
+def test_repeats_of_a_seed_are_counted_and_their_distance_is_said(as_runs, rows_of_runs):
+    published = rows_of_runs(LINEAR, [0, 1], noise_pct=0.0)
+    repeats = published.assign(study="open_settings")
+    first = repeats.index[0]
+    repeats["accuracy_pct"] += 0.25
+    repeats.loc[first, "accuracy_pct"], repeats.loc[first, "status"] = 10.0, "diverged"
+    measured = measured_cells(as_runs(published, repeats), 2).query("runs > 0")
+    assert set(measured["repeats"]) == {2} and measured["repeats_lost"].sum() == 1
+    own = measured[measured["repeats_lost"] == 1].iloc[0]
+    assert own["repeats_apart_pct"] == pytest.approx(own["accuracy_pct"] - 10.0)
+    others = measured[measured["repeats_lost"] == 0]
+    assert others["repeats_apart_pct"].to_numpy() == pytest.approx(0.25) and own["diverged"] == 0
+    [note] = [note for note in split_page(measured).notes if note.startswith("Studies ran seeds")]
+    assert f"({2 * len(measured)} runs)" in note and f"{own['repeats_apart_pct']:.2f} points (MNIST ScatterNet" in note
+    assert note.endswith("diverged or ended at chance.")
+    alone = split_page(measured_cells(as_runs(published), 2)).notes
+    assert not any(note.startswith("Studies ran seeds") for note in alone)
 
 
 def test_the_order_of_plain_batches_matters_without_privacy_alone(as_runs, rows_of_runs):

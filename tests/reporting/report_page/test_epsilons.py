@@ -8,6 +8,7 @@ from dpfl.convex.federated_rounds import Clipping
 from dpfl.convex.silo_jobs import ClientMessages, NoiseRule, statement
 from dpfl.reporting.display_names import EpsilonVerdict
 from dpfl.reporting.report_page.epsilons import (
+    ONE_NOISE,
     OWN_BOUND,
     by_sampling,
     counts,
@@ -84,6 +85,25 @@ def test_what_states_an_epsilon_is_read_from_the_experiments_own_note(changed, r
     messages = ClientMessages(5, 50, 3, 1e-4, Sampling.FIXED, clipping, batch_share=0.1)
     note = statement(rule, messages, 1.0, "rest").note
     [found] = statements(changed(NOISE, lambda table: table.head(1).assign(privacy_note=note)), "bhaskar2025")
+    assert found.stated_by == stated_by
+
+
+@pytest.mark.parametrize(
+    ("note", "stated_by"),
+    [
+        (
+            "batch normalisation, which no guarantee covers; the updates alone would spend 2",
+            "an accountant of the updates alone",
+        ),
+        ("rounds composed; segments with 0.302, 1 times this noise, composed", ONE_NOISE),
+        ("rounds composed", OWN_BOUND),
+    ],
+)
+def test_a_control_of_ours_is_no_epsilon_of_an_accountant_for_its_batches(changed, note, stated_by):
+    def control(table):
+        return table.head(1).assign(epsilon=2.0, privacy_epsilon_refuted=2.1, privacy_note=note)
+
+    [found] = statements(changed(NOISE, control), "bhaskar2025")
     assert found.stated_by == stated_by
 
 

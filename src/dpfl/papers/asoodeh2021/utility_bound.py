@@ -25,7 +25,7 @@ CONSTANTS = {"smoothness": 1.0, "strong_convexity": 1.0, "gradient_bound": 1.0, 
 """Of the loss |w|^2/2 in the unit ball."""
 DIMENSIONS = (1, 3, 10, 30, 100, 300)
 DECIDING, ROUNDS, REPEATS = 100, 20_000, 5
-"""Dimension, rounds and runs of the entry of errata.yaml that decides the claim."""
+"""Dimension, rounds and runs of the entry of errata.yaml."""
 
 
 def bounds(dimension: int, rounds: int) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def counterexamples(_results: Results) -> pd.DataFrame:
 
 
 def draw_counterexamples(data: pd.DataFrame) -> Figure:
-    """Draw the excess risk against the dimension with both bounds; the deciding case is circled and named."""
+    """Draw the excess risk against the dimension with both bounds; the case of errata.yaml is circled and named."""
     figure, axis = style.panels(width=6.5, height=3.6)
     axis.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="excess risk of the last model")
     x = data["features"]

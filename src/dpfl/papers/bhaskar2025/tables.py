@@ -88,7 +88,8 @@ def runs_of(results: Results, *studies: str) -> pd.DataFrame:
     """Return the runs of these studies (`PUBLISHED`: of published cells), one row for each; all if none is named.
 
     A study's runs that have all the settings of a published cell count for that cell too, if no other run of it has
-    their seed; their study is `PUBLISHED` then, but for the runs of the studies that are named here.
+    their seed (`_repeats` tells how far the others lie apart). Their study is `PUBLISHED` then, but for the runs of
+    the studies that are named here.
     Two more columns: ran_on (the dataset) and stand_in. `dataset` names the published data that a stand-in was run for.
     Runs with canaries, those that clip without noise (references of distances) and those of uneven rounds are left
     out: they belong to no cell. Without any run there are columns and no rows.
@@ -146,7 +147,10 @@ def _published_settings(*names: str) -> frozenset[tuple[Any, ...]]:
 
 
 def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
-    """Return every run once: it is known by `settings`, cell and seed, whichever entries of the grid asked for it."""
+    """Return every run once: it is known by `settings`, cell and seed, whichever entries of the grid asked for it.
+
+    The first one stays. Two runs of a seed may differ: other processors add float32 numbers in other orders.
+    """
     return runs.drop_duplicates([*settings, "dataset", *CELL, "seed"])
 
 
@@ -185,18 +189,21 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     for runs without privacy whose batches are not shuffled), sample_rate, steps, batch_size, learning_rate, momentum,
     precision (of the training; "" if the runs do not say),
     origins, variant_runs, variant_least_pct and variant_most_pct (runs of the cell in the studies, with other settings:
-    number, least and most accurate); in Tables 2 to 4 over_first_pct, over_first_runs and
-    over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
+    number, least and most accurate), repeats, repeats_lost and repeats_apart_pct (`_repeats`); in Tables 2 to 4
+    over_first_pct, over_first_runs and over_first_interval_pct (mean advantage over (1, 20), seeds that both ran,
+    half-width), and lead_pct, lead_runs,
     lead_interval_pct and lead_splits (`_leads`; nan but for (1, 20)).
     """
     runs = each_once(runs_of(results, PUBLISHED))
     published = published_cells().query("table == @table")
     cells = published.merge(_summary(runs), on=["dataset", *CELL], how="left")
-    cells = cells.merge(_variants(runs_of(results)), on=["dataset", *CELL], how="left")
+    every = runs_of(results)
+    cells = cells.merge(_variants(every), on=["dataset", *CELL], how="left")
+    cells = cells.merge(_repeats(every), on=["dataset", *CELL], how="left")
     if table < 5:
         cells = cells.merge(_over_first(runs), on=["dataset", *CELL], how="left")
         cells = cells.merge(_leads(runs), on=["dataset", *CELL], how="left")
-    counts = ["runs", "local_runs", "diverged", "at_chance", "variant_runs"]
+    counts = ["runs", "local_runs", "diverged", "at_chance", "variant_runs", "repeats", "repeats_lost"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling", "precision", ORIGINS]
@@ -251,6 +258,24 @@ def _variants(runs: pd.DataFrame) -> pd.DataFrame:
         variant_runs=("accuracy_pct", "size"),
         variant_least_pct=("accuracy_pct", "min"),
         variant_most_pct=("accuracy_pct", "max"),
+    )
+
+
+def _repeats(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return what more runs of the seeds of a cell give, in studies that repeat it with the same settings.
+
+    Columns, beside the cell's: repeats (their number), repeats_lost (that diverged or ended at chance), and
+    repeats_apart_pct (largest distance of one from the run that stands for its seed).
+    """
+    own = runs[runs["study"] == PUBLISHED]
+    alike = pd.concat([own, runs[(runs["study"] != PUBLISHED) & _as_published(runs)]])
+    key = ["dataset", *CELL, "seed"]
+    kept = each_once(alike)[[*key, "accuracy_pct"]]
+    repeats = alike[alike.duplicated(key)].merge(kept, on=key, suffixes=("", "_kept"))
+    repeats["apart"] = (repeats["accuracy_pct"] - repeats["accuracy_pct_kept"]).abs()
+    repeats["lost"] = (repeats["status"] == "diverged") | (repeats["accuracy_pct"] < CHANCE_PCT)
+    return repeats.groupby(["dataset", *CELL], as_index=False).agg(
+        repeats=("apart", "size"), repeats_lost=("lost", "sum"), repeats_apart_pct=("apart", "max")
     )
 
 
@@ -446,7 +471,8 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
         f"differ by more than {BIMODAL_PCT:g} points. Reproduced: of the cells with two seeds or more, "
         f"those whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and "
         "for a single run. A value in an interval that is too wide to tell counts as not reproduced. Table 5 repeats "
-        "twelve cells of Tables 2 to 4, which count twice.",
+        "twelve cells of Tables 2 to 4, which count twice. A seed that was run more than once counts once: the notes "
+        "of Tables 2 to 5 say how far its runs lie apart.",
     ]
     if data["compared"].any():
         notes.append(_goals_missed(data))
@@ -595,6 +621,8 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         notes.append(f"The paper reports means of {PUBLISHED_RUNS} runs. Ours: {_run_counts(ran)}.")
     if lost := [text for name, text in _LOST.items() if ran[name].any()]:
         notes.append(f"Counted after the number of runs, and included in the mean: {'; '.join(lost)}.")
+    if ran["repeats"].any():
+        notes.append(_repeats_note(ran))
     notes += [f"Far from the published value: {text}" for cell in ran.itertuples() if (text := why_far(cell))]
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))
@@ -622,6 +650,30 @@ def _run_counts(ran: pd.DataFrame) -> str:
         f"{cells} {'cell has' if cells == 1 else 'cells have'} {runs} {'run' if runs == 1 else 'runs'}"
         for runs, cells in counts.items()
     )
+
+
+def _repeats_note(ran: pd.DataFrame) -> str:
+    """Say how many runs repeat a seed, and how far they lie from the run that stands for it."""
+    farthest = ran.loc[ran["repeats_apart_pct"].idxmax()]
+    count, lost = int(ran["repeats"].sum()), ran[ran["repeats_lost"] > 0]
+    note = (
+        f"Studies ran seeds of these cells again, with the same settings ({count} {'run' if count == 1 else 'runs'}). "
+        "They give the same numbers on the same kind of processor only. A seed counts once, by the run of the cell's "
+        f"own job if there is one. The largest distance of a repeat from it: {farthest['repeats_apart_pct']:.2f} "
+        f"points ({_place(farthest)})."
+    )
+    for _, cell in lost.iterrows():
+        one = cell["repeats_lost"] == 1
+        note += (
+            f" {cell['repeats_lost']} {'repeat' if one else 'repeats'} of {_place(cell)} diverged or ended at chance."
+        )
+    return note
+
+
+def _place(cell: pd.Series) -> str:
+    """Return the name of a cell in a sentence."""
+    split = f"({cell['local_epochs']}, {cell['rounds']})"
+    return f"{data_name(cell['ran_on'])} {model_name(cell['model'])}, {budget_name(cell['epsilon'])}, {split}"
 
 
 def _prediction_note(ran: pd.DataFrame) -> str:

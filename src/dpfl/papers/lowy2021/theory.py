@@ -127,7 +127,7 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
     for row in axes:
         row[0].set_ylabel("excess empirical risk")
     style.legend(figure, axes.flat, ncols=3)
-    budgets = ", ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
+    budgets = " or ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
     text = (
         f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds. Cross: above the better"
     )

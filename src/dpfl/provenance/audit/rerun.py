@@ -66,7 +66,7 @@ FLOAT64 = Tolerance(1e-9, "relative")
 """On one machine the same bytes come out. Another instruction set or thread count changes the order of sums: at most
 6e-15 in float64 and 0.9 points of accuracy in float32 on the demo's runs. Training without noise can be chaotic: of
 ScatterNet + linear, whose features are long for a learning rate of 0.3, one epoch makes 4e-2 of a relative 3e-8
-(CIFAR-10: 1.8 points), and CNN + ReLU can die of one rounding (31 points). An attack on an image model has no accuracy:
+(CIFAR-10: 2 points), and CNN + ReLU can die of one rounding (74 points). An attack on an image model has no accuracy:
 its metrics are counts of guesses and sums of what canaries' weights showed, which moved by a relative 3e-8."""
 
 

@@ -26,7 +26,10 @@ _SOURCES = (
         "the paper's formula with the batch mean clipped",
     ),
     (r"noise as published \(advanced_composition\)|noise 'theorem'", "the paper's formula"),
+    (r"which no guarantee covers; the updates alone", "an accountant of the updates alone"),
 )
+_NOISE_CHANGES = "segments with"
+ONE_NOISE = "an accountant that leaves out the rounds with less noise"
 """What gave the noise for the claimed epsilon, by what `privacy_note` of the experiments says; else `OWN_BOUND`."""
 
 
@@ -72,7 +75,7 @@ def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[
     last_model = rows.get("privacy_epsilon_contraction", pd.Series(math.inf, rows.index)).fillna(math.inf)
     rows = rows.assign(proven=rows["privacy_epsilon_proven"].fillna(math.inf), last_model=last_model)
     rows = rows.assign(
-        stated_by=rows["privacy_note"].map(_stated_by),
+        stated_by=[_stated_by(row) for _, row in rows.iterrows()],
         of_study=rows["calibration_key"].isin(studies) if studies else False,
     )
     ordered = rows.sort_values(["privacy_sampling", "epsilon"], kind="stable")
@@ -90,12 +93,16 @@ def _shown(statement: EpsilonStatement) -> tuple[object, ...]:
     return tuple(f"{value:.9g}" if isinstance(value, float) else value for value in values)
 
 
-def _stated_by(note: object) -> str:
-    """Return what gave the noise, by the note of a privacy statement."""
+def _stated_by(row: pd.Series) -> str:
+    """Return what gave the noise, by the note of a privacy statement.
+
+    No accountant for these batches states an epsilon that is refuted: if the noise changes, it knew one noise alone.
+    """
+    note = str(row["privacy_note"])
     for pattern, words in _SOURCES:
-        if found := re.search(pattern, str(note)):
+        if found := re.search(pattern, note):
             return words.format(*(in_words(group).capitalize() for group in found.groups()))
-    return OWN_BOUND
+    return ONE_NOISE if _NOISE_CHANGES in note and row["privacy_epsilon_refuted"] > row["epsilon"] else OWN_BOUND
 
 
 def _statement(row: pd.Series) -> EpsilonStatement:

@@ -45,18 +45,20 @@ def _sentences(page: Page) -> list[str]:
     known = {word: [claim for claim in claims if claim.verdict.word == word] for word in Verdict}
     refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
     numbers = page.printed
-    by_print = sum(bool(claim.judged_by) for claim in known[Verdict.AS_STATED])
-    alone = f", {by_print} by published tables alone" if by_print else ""
-    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{alone}"
+    twice = sum(bool(claim.judged_by) for claim in claims)
+    which = f" ({twice} count twice, by published tables and by runs)" if twice else ""
+    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{which}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
+    own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
+    of_studies = f" ({own} in our own studies)" if own else ""
     link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
         f"{len(known[Verdict.WEAKER])} hold in part" if known[Verdict.WEAKER] else "",
-        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted"
+        f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted{of_studies}"
         if epsilons[EpsilonVerdict.REFUTED]
         else "",
     ]
@@ -70,7 +72,7 @@ def _sentences(page: Page) -> list[str]:
 def _such_as(page: Page) -> str:
     """Return the lead findings that are refuted themselves, not only in a part, after a comma; "" if none is."""
     found = [
-        f'"{lead.sentence.removesuffix(".")}" (`{view.paper.key}`)'
+        f"*{lead.sentence.removesuffix('.')}* (`{view.paper.key}`)"
         for view in page.papers
         for lead in view.findings
         if lead.counterexample

@@ -235,7 +235,8 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     """
     points = grid.points() - grid.start
     log_one = log_moment(masses, points, tilt)
-    weighted = masses * np.exp(tilt * points - log_one)
+    with np.errstate(divide="ignore"):
+        weighted = np.exp(np.log(masses) + (tilt * points - log_one))
     spectrum = np.asarray(rfft(wrapped_around(weighted, size), size))
     powered, every = np.zeros_like(spectrum), np.abs(spectrum)
     kept = every > math.exp(_CUT_OFF / max(terms - 1, 1))

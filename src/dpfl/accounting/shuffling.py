@@ -644,11 +644,13 @@ def _divergence(n: int, epsilon0: float, clone_probability: float, tail: float =
 
 def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) -> float:
     """The epsilon at which the divergence is `delta`, between 0 and `epsilon0`."""
+    if epsilon0 < 1e-300:  # products of less are no floats
+        return epsilon0
     divergence = _divergence(n, epsilon0, clone_probability, min(1e-18, 1e-9 * delta))
     nearly = epsilon0 * (1 - 1e-12)
     if divergence(0.0) <= delta:
         return 0.0
-    if divergence(nearly) > delta or epsilon0 < 1e-300:  # products of less are no floats
+    if divergence(nearly) > delta:
         return epsilon0
     # To a share of epsilon however small it is; the answer is past what the search may have stopped short of.
     result = zero_between(

@@ -53,7 +53,7 @@ def test_epsilons_that_studies_of_ours_refute_are_not_the_papers(made):
     ours = [replace(v, statements=tuple(replace(e, of_study=True) for e in v.statements)) for v in page.papers]
     text = updated(README, replace(page, papers=tuple(ours)))
     assert rows(text)["bhaskar2025"][1].startswith("1 proven, 1 refuted in our own studies, 1 unproven (for a record")
-    assert "1 claimed epsilon is refuted (1 in our own studies)." in text
+    assert "1 claimed epsilon is refuted (1 in our studies)." in text
 
 
 def test_the_sentence_says_how_many_claims_count_twice(made):
@@ -61,7 +61,7 @@ def test_the_sentence_says_how_many_claims_count_twice(made):
     printed = [tuple(replace(claim, judged_by="the published tables") for claim in v.claims) for v in page.papers]
     told = [replace(v, claims=claims) for v, claims in zip(page.papers, printed, strict=True)]
     text = updated(README, replace(page, papers=tuple(told)))
-    assert "2 of 10 claims hold as stated (10 count twice, by published tables and by runs);" in text
+    assert "2 of 10 claims hold as stated (10 count twice, by published tables and runs);" in text
 
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):

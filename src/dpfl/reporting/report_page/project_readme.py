@@ -46,14 +46,14 @@ def _sentences(page: Page) -> list[str]:
     refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
     numbers = page.printed
     twice = sum(bool(claim.judged_by) for claim in claims)
-    which = f" ({twice} count twice, by published tables and by runs)" if twice else ""
+    which = f" ({twice} count twice, by published tables and runs)" if twice else ""
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{which}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"
     parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
     own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
-    of_studies = f" ({own} in our own studies)" if own else ""
+    of_studies = f" ({own} in our studies)" if own else ""
     link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",

@@ -165,7 +165,8 @@ def test_a_table_without_private_runs_has_none(kept):
 def test_a_table_that_names_its_runs_is_written_with_its_card(tmp_path, monkeypatch):
     write_table(runs(), tmp_path / "runs" / "job.csv.gz")
     results = Results(tmp_path, {PAPER: (tmp_path / "runs" / "job.csv.gz",)})
-    named = pd.DataFrame({"cell": ["a", "b"], ORIGINS: ["job:0 job:1", "job:4"]})
+    compared = dict.fromkeys(tables.printed_columns(PAPER, TABLE), 1)
+    named = pd.DataFrame({"cell": ["a", "b"], **compared, ORIGINS: ["job:0 job:1", "job:4"]})
     monkeypatch.setattr(tables, "recipe", lambda *_: TableRecipe(lambda results: named, tables.TableLayout))
     made = tables.make(PAPER, TABLE, results, tmp_path / "tables")
     assert made[-1].name == f"{PAPER}_{TABLE}.privacy.md"

@@ -372,6 +372,20 @@ def test_p_values_are_those_of_the_side_that_decides():
     assert math.isnan(judge(computed(1), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)).cases[0].p_value)
 
 
+def test_an_open_case_on_the_other_side_has_the_p_values_that_it_fails():
+    """Holm: 3 tests, so a case that fails alone with p = 0.03 is open with 0.09."""
+    error = 1 / stats.t.isf(0.015, 19)  # a two-sided p of 0.03 for a mean of -1
+    cases = [
+        Case("against", -1.0, error, 20, 19),
+        Case("for", 9.0, error, 20, 19),
+        Case("for as well", 9.0, error, 20, 19),
+    ]
+    judgement = judge(ClaimEvidence(cases), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
+    [against] = [each for each in judgement.cases if each.case.case == "against"]
+    assert against.status is Status.OPEN
+    assert (against.p_value, against.adjusted_p) == pytest.approx((0.03, 0.09))
+
+
 @given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 2), st.integers(1, 9)), min_size=1, max_size=8), st.data())
 def test_any_evidence_gets_one_verdict_and_keeps_every_case(drawn, data):
     rule = Rule(data.draw(st.sampled_from(Scope)), data.draw(st.sampled_from(ClaimKind)), data.draw(st.floats(0, 1)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mpmath import binomial, exp, mp, mpf
 from scipy.integrate import quad
 from scipy.optimize import brentq
+from scipy.special import ndtr
 from scipy.stats import binom, norm, poisson
 
 from dpfl.accounting import gaussian_dp, shuffling
@@ -261,6 +262,35 @@ def test_the_bound_against_simulated_blankets(dimension, n, mu, epsilon):
     assert abs(sample.mean() - blanket_delta(epsilon, n, mu, dimension)) < 2 * 4.9 * sample.std() / math.sqrt(runs)
 
 
+def delta_of_two_reports(epsilon, mu):
+    """The blanket's delta for n = 2, by one integral over the second report, y, given which the first is known."""
+    a, least = mu / 2, math.exp(epsilon)
+    weight = 2 * ndtr(-a)
+
+    def ratio(y):  # L/gamma
+        return math.exp(2 * a * y) - least if y >= 0 else 1 - least * math.exp(-2 * a * y)
+
+    def gain(y):  # E[(L(X)/gamma + ratio(y))_+] gamma w(y), X ~ w
+        needed = least - ratio(y)  # e^(2 a x) is above it on the side x >= 0
+        first = max(0.0, math.log(needed) / (2 * a)) if needed > 0 else 0.0
+        total = ndtr(a - first) - needed * ndtr(-a - first)
+        if (1 + ratio(y)) > least:
+            last = math.log((1 + ratio(y)) / least) / (2 * a)  # and on the other side -x is below this
+            total += (1 + ratio(y)) * (ndtr(-a) - ndtr(-a - last)) - least * (ndtr(a) - ndtr(a - last))
+        return total * math.exp(-((abs(y) + a) ** 2) / 2) / math.sqrt(2 * math.pi)
+
+    edges = [-30.0, -1.0, 0.0, math.log(2 * least - 1) / (2 * a), 30.0]
+    both = sum(quad(gain, low, high, epsabs=0, epsrel=1e-10, limit=500)[0] for low, high in itertools.pairwise(edges))
+    return float((1 - weight) * gaussian_dp.delta(epsilon, mu) + both / 2)
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.5, 1.0), (4.0, 1.5), (18.4, 3.3), (16.0, 3.0)])
+def test_two_reports_against_an_integral(epsilon, mu):
+    """Upwards, and by at most 1e-4 of epsilon. At mu = 3.3 the rounding of large values once was four times that."""
+    bound = blanket_delta(epsilon, 2, mu)
+    assert delta_of_two_reports(epsilon, mu) <= bound <= delta_of_two_reports((1 - 1e-4) * epsilon, mu)
+
+
 def test_the_true_loss_of_an_average_is_covered():
     # Averaging the reports is post-processing: mean of n noises against one input moved by mu gives G_{mu/sqrt(n)}.
     for n, mu in ((25, 1.0), (1000, 0.5)):
@@ -271,7 +301,7 @@ def test_the_true_loss_of_an_average_is_covered():
 @settings(max_examples=4, deadline=None)
 @given(n=st.integers(1, 500), mu=st.floats(1e-3, 4))
 def test_epsilon_spends_delta_and_never_more_than_locally(n, mu):
-    spends_delta(n, mu, 1)
+    spends_delta(n, mu, 1, loose=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -286,13 +316,16 @@ def test_epsilon_spends_delta_at_chosen_places(n, mu, dimension):
     spends_delta(n, mu, dimension)
 
 
-def spends_delta(n, mu, dimension):
-    """Check that epsilon is at most the local one and, where it is below it, the least that meets delta."""
+def spends_delta(n, mu, dimension, loose=0.0):
+    """Check that epsilon is at most the local one and, where it is below it, the least that meets delta.
+
+    loose: share of epsilon by which each of the two lattices may err upwards, as blanket_epsilon says.
+    """
     epsilon = blanket_epsilon(n, mu, 1e-5, dimension)
     local = gaussian_dp.epsilon(1e-5, mu)
     assert 0 <= epsilon <= local
     # The two are computed on different lattices.
-    assert blanket_delta(epsilon, n, mu, dimension) <= 1e-5 * (1 + 1e-4)
+    assert blanket_delta((1 + loose) * epsilon, n, mu, dimension) <= 1e-5 * (1 + 1e-4)
     if 0 < epsilon < local:
         assert blanket_delta((1 - 1e-4) * epsilon, n, mu, dimension) > 1e-5
 

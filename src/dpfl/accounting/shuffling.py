@@ -72,6 +72,7 @@ Law = tuple[Array, Array]  # values and their masses
 _LARGE_EXPECTED = 0.03  # how many of the n values are large, on average, at most
 _MOST_LARGE = 8  # this many are handled separately; more have a chance below 1e-19
 _NEGLIGIBLE = 1e-10  # share of the answer that ends the sum over the number of large values
+_FELT = 1e-6  # share of the answer from which on the rounding is worth another transform
 _SMALLEST_LATTICE = 1 << 14
 _BLOCK = 64  # values of a first block
 _FEW = 500  # places on each side of 0 where a law is wanted for its moments alone
@@ -135,15 +136,19 @@ def positive_part(values: Array, masses: Array, n: int, *, negligible: float, fi
     most = min(n, _MOST_LARGE) if large[0].size else 0
     lattice, levels = _lattice(few, n, threshold, negligible, fineness)
     rest = 1 - float(masses.sum())
-    total = _without_large(lattice, levels, few, n, threshold, rest)
+    total = sum(_tilted(lattice, levels, few, n, threshold, rest).gain())
     if most == 0:
         return total
     bulk, one = _transforms(lattice, levels, few, n - most, rest)
+    tilted = None
     sums, combinations = large, float(n)
     for count in range(1, most + 1):
         law = np.asarray(irfft(bulk * _power(one, most - count), lattice.size))
-        chance = combinations * float(sums[1].sum())
-        term = combinations * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
+        rounding = lattice.rounding(law, n)
+        term = combinations * float(sums[1] @ lattice.gains(law, sums[0]) + sums[1].sum() * rounding)
+        if combinations * float(sums[1].sum()) * rounding > _FELT * (total + term):
+            tilted = tilted or _tilted(lattice, levels, few, n - most, threshold, rest)
+            term = combinations * float(sums[1] @ tilted.least_gains(most - count, law, sums[0], n))
         total += term
         if term < _NEGLIGIBLE * total:
             return total + term  # each of the terms left out is less than half of the one before
@@ -196,20 +201,52 @@ def _tail(moments: Array, n: int, largest: float, lost: float) -> float:
     return min(reach, n * largest)
 
 
-def _without_large(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, rest: float) -> float:
-    """E[(A)_+], A the n-fold sum of that law, with the rounding: by the law times e^(tilt x).
+class _Tilted(NamedTuple):
+    """The transforms of a sum of `n` values and of one value, each value's mass times e^(tilt x - log_mass)."""
+
+    lattice: _Lattice
+    n: int
+    tilt: float
+    log_mass: float
+    bulk: Array
+    one: Array
+
+    def gain(self) -> tuple[float, float]:
+        """Return E[(A)_+] of the n-fold sum A, and a bound on its rounding."""
+        masses = np.asarray(irfft(self.bulk, self.lattice.size))
+        places = self.lattice.step * np.arange(self.lattice.size // 2)
+        gains = places * np.exp(self.n * self.log_mass - self.tilt * places)
+        rounding = _ROUNDING * self.n * float(np.linalg.norm(masses)) * float(gains.max())
+        return max(0.0, float(gains @ masses[: gains.size])), rounding
+
+    def least_gains(self, more: int, law: Array, shifts: Array, values: int) -> Array:
+        """Return E[(A + shift)_+] with the rounding of the transforms, of which there are `values` values in all.
+
+        A sums `more` values besides the n, and `law` is its law without the tilt. What is far below 0 is read from the
+        tilted law, where its rounding is small too; the rest from `law`.
+        """
+        plain = self.lattice.gains(law, shifts) + self.lattice.rounding(law, values)
+        below = shifts < 0
+        masses = np.asarray(irfft(self.bulk * _power(self.one, more), self.lattice.size))
+        log_mass, half = (self.n + more) * self.log_mass, self.lattice.size // 2
+        upper = np.zeros(self.lattice.size)
+        upper[:half] = masses[:half] * np.exp(log_mass - self.tilt * self.lattice.step * np.arange(half))
+        # The largest of (a + shift) e^(-tilt a) over all a is at a = 1/tilt - shift.
+        largest = np.exp(log_mass + self.tilt * shifts[below] - 1) / self.tilt
+        rounding = _ROUNDING * values * float(np.linalg.norm(masses)) * largest
+        plain[below] = np.minimum(plain[below], np.maximum(self.lattice.gains(upper, shifts[below]), 0.0) + rounding)
+        return plain
+
+
+def _tilted(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, rest: float) -> _Tilted:
+    """The n-fold sum of that law by the law times e^(tilt x).
 
     Under the best tilt the sum is about 0, so that what is small without it is as exact as the rest.
     """
     few = _on_growing_steps(law, largest, _FEW)
     tilt = min(_TILTS, key=lambda k: rest + float(few[1] @ np.exp(k / largest * few[0]))) / largest
     log_mass = math.log(rest + float(law[1] @ np.exp(tilt * law[0])))
-    bulk, _ = _transforms(lattice, levels, law, n, rest, tilt, log_mass)
-    masses = np.asarray(irfft(bulk, lattice.size))
-    places = lattice.step * np.arange(lattice.size // 2)
-    gains = places * np.exp(n * log_mass - tilt * places)
-    rounding = _ROUNDING * n * float(np.linalg.norm(masses)) * float(gains.max())
-    return max(0.0, float(gains @ masses[: gains.size])) + rounding
+    return _Tilted(lattice, n, tilt, log_mass, *_transforms(lattice, levels, law, n, rest, tilt, log_mass))
 
 
 def _transforms(

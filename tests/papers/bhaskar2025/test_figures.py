@@ -47,6 +47,14 @@ def test_no_line_is_drawn_through_runs_that_lie_apart(as_runs, rows_of_runs):
     plt.close(figure)
 
 
+def test_no_line_is_drawn_through_a_split_that_was_not_run(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and rounds != 10", range(3))
+    figure = draw_splits(split_cells(as_runs(runs)))
+    middle = figure.axes[0].get_lines()[1].get_ydata()
+    assert [math.isnan(value) for value in middle] == [False, True, False, False, False, False]
+    plt.close(figure)
+
+
 def test_nothing_published_is_drawn_beside_stand_ins(as_runs, rows_of_runs, as_stand_in):
     runs = as_stand_in(rows_of_runs("table == 2 and model == 'cnn_relu'", [0]))
     figure = draw_splits(split_cells(as_runs(runs)))

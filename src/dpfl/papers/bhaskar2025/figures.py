@@ -176,10 +176,8 @@ def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
         ran = [(epochs, values) for epochs, values in zip(line["local_epochs"], runs, strict=True) if values]
         look = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 3, "alpha": 0.45}
         axis.plot([at for at, values in ran for _ in values], [value for _, values in ran for value in values], **look)
-        middle = [
-            pd.Series(values).median() if max(values) - min(values) < BIMODAL_PCT else math.nan for _, values in ran
-        ]
-        axis.plot([epochs for epochs, _ in ran], middle, color=colour, linestyle="-")
+        middle = [_middle(values) for values in runs]
+        axis.plot(line["local_epochs"], middle, color=colour, linestyle="-")
         if comparable:
             hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "markersize": 5.5}
             axis.plot(line["local_epochs"], line["published_accuracy_pct"], color=colour, marker=marker, **hollow)
@@ -187,6 +185,13 @@ def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
         style.mark_not_run(axis)
     axis.set_xscale("log")
     style.ticks_at(axis, cells["local_epochs"])
+
+
+def _middle(accuracies: list[float]) -> float:
+    """Return the median of a cell's runs; nan, which breaks the line, for none and for runs that lie far apart."""
+    if not accuracies or max(accuracies) - min(accuracies) >= BIMODAL_PCT:
+        return math.nan
+    return median(accuracies)
 
 
 def _keys(cells: pd.DataFrame) -> list[Line2D]:
@@ -220,7 +225,7 @@ def _footer(cells: pd.DataFrame) -> str:
         return "Hollow: published. Nothing was run at this scale."
     notes = " ".join(sorted(set(ran["data_note"]) - {""}))
     stand_in = " Stand-in data: no published values to compare with." if ran["stand_in"].any() else ""
-    line = f"line: their median, broken where runs lie over {BIMODAL_PCT:g} points apart"
+    line = f"line: their median, broken where runs lie over {BIMODAL_PCT:g} points apart or a split was not run"
     points = "Points: our runs, n a cell, each drawn in place of an interval"
     return f"E · R = 20. {points}; {line}.{stand_in} {notes}".strip()
 

@@ -74,7 +74,7 @@ def test_the_example_keeps_the_contract_and_its_budget(experiment, job, folders)
 
 def test_a_slip_in_its_settings_is_one_line(experiment, job):
     job.settings["realeases"] = job.settings.pop("releases")
-    with pytest.raises(InputError, match="noisy_mean reads no setting realeases; releases is one"):
+    with pytest.raises(InputError, match="noisy_mean reads no setting realeases; releases is a setting"):
         experiments.require_known(job)
     with pytest.raises(InputError, match="releases is missing in the settings"):
         experiment.calibrate(job, {"records": {"all": 442}})

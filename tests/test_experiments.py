@@ -3,13 +3,14 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from dpfl import attacks, experiments
+from dpfl import attacks, catalog, experiments
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, Poisson
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
@@ -103,7 +104,23 @@ def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(job)
         replace(job, settings={**job.settings, "stopps": 3}),
         replace(job, cells=({**job.cells[0], "stopps": 3},)),
     ):
-        with pytest.raises(InputError, match="trusted_aggregator reads no setting stopps; stops is one"):
+        with pytest.raises(InputError, match="trusted_aggregator reads no setting stopps; stops is a setting"):
+            experiments.require_known(changed)
+
+
+def test_a_setting_of_the_paper_that_nothing_reads_is_refused(job, monkeypatch):
+    """trusted_aggregator does not read the first two either: another experiment of the paper and a figure do."""
+    paper = catalog.load(job.paper)
+    experiments.load(job.experiment)
+    for name, said in (
+        ("rounds", None),
+        ("epsilon_axis", None),
+        ("stopps", "reads settings.stopps; stops is a setting"),
+    ):
+        settings = {**paper.settings, name: 3}
+        monkeypatch.setattr(catalog, "load", lambda _, settings=settings: replace(paper, settings=settings))
+        changed = replace(job, settings={**job.settings, name: 3})
+        with pytest.raises(InputError, match=f"asoodeh2021/paper.yaml: .* {said}") if said else nullcontext():
             experiments.require_known(changed)
 
 

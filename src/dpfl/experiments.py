@@ -6,7 +6,7 @@ An experiment is a module of one of the packages KINDS; its name is the key `exp
 - A job's `settings` are the paper's, the entry's and the values of the job's axes, `cells` the variants that are
   trained as one stack. The experiment reads both as fields of its models (dpfl.grid.settings.Settings),
   before it computes: what cannot be used raises InputError, one line that names the setting or the cell's key. What an
-  entry or a cell sets and no model has is refused (`require_known`); what the paper sets for all may be for others.
+  entry or a cell sets and no model has is refused (`require_known`), and what paper.yaml sets and nothing reads.
 - `calibrate` reads the data set's description only, never its records: it returns a row a cell with the cell's keys,
   `noise_multiplier` (the noise's standard deviation over the norm bound of one record's contribution; 0 without
   privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
@@ -109,13 +109,44 @@ def _functions(path: Path) -> frozenset[str]:
 
 
 def require_known(job: TrainingJob) -> None:
-    """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen."""
-    read = {*_LABELS, *(name for model in _models(module_name(job.experiment)) for name in model.model_fields)}
-    given = {*job.settings, *(key for cell in job.cells for key in cell)} - set(catalog.load(job.paper).settings)
-    if unknown := sorted(given - read):
-        near = get_close_matches(unknown[0], sorted(read), 1)
-        hint = f"; {near[0]} is one" if near else ""
-        raise InputError(f"{job.paper}/{job.name}: {job.experiment} reads no setting {unknown[0]}{hint}")
+    """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen.
+
+    So is a setting of paper.yaml that neither an experiment of the paper's grid nor one of its own modules reads.
+    """
+    read, of_all = _read_by(job.experiment), catalog.load(job.paper).settings.keys()
+    given = {*job.settings, *(key for cell in job.cells for key in cell)}
+    if unknown := sorted(given - of_all - read):
+        raise InputError(
+            f"{job.paper}/{job.name}: {job.experiment} reads no setting {unknown[0]}{_hint(unknown[0], read)}"
+        )
+    if unread := sorted(of_all - read - _read_elsewhere(job.paper)):
+        raise InputError(
+            f"{job.paper}/paper.yaml: nothing of the paper reads settings.{unread[0]}{_hint(unread[0], read)}"
+        )
+
+
+def _hint(name: str, read: frozenset[str]) -> str:
+    """Return the end of a sentence that names the setting closest to `name`, if there is one."""
+    near = get_close_matches(name, sorted(read), 1)
+    return f"; {near[0]} is a setting" if near else ""
+
+
+@cache
+def _read_by(experiment: str) -> frozenset[str]:
+    """Return the names of the settings that an experiment reads, and those of _LABELS."""
+    fields = (name for model in _models(module_name(experiment)) for name in model.model_fields)
+    return frozenset({*_LABELS, *fields})
+
+
+@cache
+def _read_elsewhere(paper: str) -> frozenset[str]:
+    """Return the settings that other experiments of a paper's grid read, and those that its own modules name."""
+    grid = catalog.load(paper).grid
+    entries = [grid.get("base", {}), *(entry for part in grid.values() if isinstance(part, list) for entry in part)]
+    experiments = {entry["experiment"] for entry in entries if "experiment" in entry}
+    trees = [ast.parse(path.read_bytes(), path) for path in sorted((catalog.PAPERS / paper).glob("*.py"))]
+    texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return frozenset().union(*map(_read_by, experiments), (text for text in texts if isinstance(text, str)))
 
 
 @cache

@@ -33,7 +33,7 @@ def training_job(
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"clients": None, "cleints": 5}, "reads no setting cleints; clients is one"),
+        ({"clients": None, "cleints": 5}, "reads no setting cleints; clients is a setting"),
         ({"clients": "five"}, "its settings cannot be planned (ValueError("),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,7 +38,11 @@ def test_the_template_meets_the_style_rules_of_papers(repository, tmp_path):
     shutil.copy(repository / "pyproject.toml", tmp_path)
     for command in (["check"], ["format", "--check"]):
         found = subprocess.run(
-            ["ruff", *command, "--no-cache", "."], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "ruff", *command, "--no-cache", "."],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert found.returncode == 0, found.stdout
 

@@ -47,7 +47,7 @@ from dpfl.provenance.trace import value_of
 from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.comparison import comparison, metrics_of, settings_of, telling
 from dpfl.reporting.report_page.epsilons import EpsilonStatement, statements
-from dpfl.reporting.results import ORIGIN, ORIGINS, Results, read_csv, refuse_not_run, showing
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results, not_run_reason, read_csv, refuse_not_run, showing
 
 Source = str | PathLike[str]
 """The name of a scale, or the path of a results folder, checkout, crate or unpacked crate."""
@@ -65,7 +65,7 @@ def tables(source: Source = "paper") -> pd.DataFrame:
         for path in sorted((folder / kind).glob("*.csv")):
             paper, _, name = path.stem.partition("_")
             data = read_csv(path)
-            reason = data["not_run"].iloc[0] if list(data.columns) == ["not_run"] else ""
+            reason = not_run_reason(data)
             rows.append((paper, kind, name, _title(paper, kind, name), 0 if reason else len(data), reason))
     frame = pd.DataFrame(rows, columns=list(COLUMNS["tables"]))
     return frame.sort_values(["paper", "kind", "name"], ascending=[True, False, True], ignore_index=True)

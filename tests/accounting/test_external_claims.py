@@ -161,6 +161,10 @@ def test_a_wrong_claim_is_named(changed, message):
     assert "\n" not in str(caught.value)
 
 
+_FIRST = {"sampler": "poisson", "sample_rate": 0.1, "noise_multiplier": 1.0, "steps": 1}
+TWO_PHASES = {"delta": 0.1, "epsilon": 1, "phases": [_FIRST, {**_FIRST, "sample_rate": 2}]}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -170,8 +174,13 @@ def test_a_wrong_claim_is_named(changed, message):
         ({"schema": SCHEMA, "claims": [GOOD], "more": 1}, "nothing else"),
         ({"schema": SCHEMA, "claims": [3]}, "claim 1: should be an object"),
         ({"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": 3}]}, "phases should be a list"),
-        ({"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": [3]}]}, "phases should be a list"),
+        (
+            {"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": [3]}]},
+            "phase 1: should be an object, got 3",
+        ),
         ({"schema": SCHEMA, "claims": [{"delta": 0.1, "epsilon": 1, "phases": []}]}, "at least one phase"),
+        ({"schema": SCHEMA, "claims": [{**GOOD, "epsilon": None}]}, "claim 1: epsilon is null, should be a value"),
+        ({"schema": SCHEMA, "claims": [TWO_PHASES]}, "claim 1: phase 2: sample_rate must be at most 1, got 2"),
     ],
 )
 def test_a_wrong_file_is_named(content, message):

@@ -26,6 +26,7 @@ from dpfl.accounting.numerics import (
     ratio,
     real,
     reals,
+    require_at_most,
     root,
     zero_between,
 )
@@ -58,6 +59,13 @@ def test_the_argument_and_its_first_wrong_element_are_named(value, bounds, words
     with pytest.raises(ValueError, match=r"^sigma must be") as caught:
         reals("sigma", value, **bounds)
     assert words in str(caught.value)
+
+
+def test_the_first_element_above_its_limit_is_named_with_the_limit():
+    require_at_most("m", [1, 2, 3], "n", [1, 2, 3])
+    for values, limits in (([1, 5, 6], 4), (5, [6, 4]), ([[1], [5]], [4, 6])):
+        with pytest.raises(ValueError, match=r"^m must be at most n = 4, got 5$"):
+            require_at_most("m", values, "n", limits)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))

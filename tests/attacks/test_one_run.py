@@ -10,7 +10,6 @@ from scipy.stats import binom
 from dpfl.attacks import one_run
 from dpfl.attacks.one_run import (
     curve_p_value,
-    epsilon_delta_curve,
     epsilon_lower_bound,
     gaussian_curve,
     mu_lower_bound,
@@ -106,6 +105,11 @@ def largest_tail(epsilon, delta, canaries, guesses, right):
     solved = linprog(-(count >= right).astype(float), np.array(rows), bounds, one, [1.0])
     assert solved.status == 0
     return -solved.fun
+
+
+def epsilon_delta_curve(epsilon, delta):
+    """The inverse of 1 - f for (epsilon, delta)-DP: the least y with x <= e^eps y + delta, and for the complements."""
+    return lambda x: max(0.0, math.exp(-epsilon) * (x - delta), 1 - math.exp(epsilon) * (1 - x) - delta)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.5, 0.0), (0.7, 1e-3), (2.0, 0.05)])

@@ -156,7 +156,7 @@ def test_three_epochs_are_refuted_as_their_48_steps(check, text, option):
         ("claims.json", claims(POISSON), ["--delta", "1e-5"], "leave out --delta"),
         ("claims.json", claims({**POISSON, "delta": 2}), [], "claim 1: delta must be below 1"),
         ("claims.json", claims({**POISSON, "neighbouring": "near"}), [], "neighbouring must be one of"),
-        ("claims.json", claims(FULL), [], "claim all: batch_size must be below records under add_or_remove"),
+        ("claims.json", claims(FULL), [], "claim all: batch_size must be below records = 6000 under add_or"),
         ("claims.json", "[]", [], "not a file of claims"),
     ],
 )  # fmt: skip

@@ -55,7 +55,7 @@ def test_a_job_s_name_says_its_axes_and_its_seeds(monkeypatch):
     assert named(7, 3, [1, 3, 4]) == [f"{axes}_seeds1_3_4"]
     longest = "x" * (180 - len(f"{axes}_seed0") + len("a_b_c"))
     assert [len(name) for name in named(1, 1, x=[longest])] == [180]
-    with pytest.raises(InputError, match=r"the file name .* is too long"):
+    with pytest.raises(InputError, match=r"^short/grid.yaml: the file name .* is too long"):
         named(1, 1, x=[longest + "x"])
 
 
@@ -196,6 +196,20 @@ def test_a_study_that_says_what_it_varies_gives_the_jobs_of_all_entries_written_
     assert short == written_out and len(short) == 2 * 3
     assert [job.settings["batch_size"] for job in short] == [32, 128, 32, 128, 64, 64]
     assert short[0].name == "choices_mnist_k10_b32_seed0"
+
+
+@pytest.mark.parametrize(
+    ("cells", "named"),
+    [
+        ({"epsilon": "budget"}, "no list 'budget' for mnist; add it to `lists`"),
+        ({"local_epochs,rounds": [[1, 20], 20]}, "local_epochs,rounds has 20, should be a list of 2 values"),
+    ],
+)
+def test_a_slip_in_the_cells_is_named_with_its_file(cells, named, monkeypatch):
+    grid = {**SHORT, "base": {**SHORT["base"], "cells": cells}}
+    monkeypatch.setattr(expansion, "load", lambda key: paper_of(grid))
+    with pytest.raises(InputError, match=f"^short/grid.yaml: {named}"):
+        expansion.expand(resolved(papers=["bhaskar2025"]))
 
 
 @pytest.mark.parametrize("cells", [{"epsilon": "budget"}, {"epsilon": "budgets"}])

@@ -166,8 +166,8 @@ def _cells(edges: Array, origins: Array, spread: float) -> tuple[Array, Array]:
     mass, excess = np.empty(left.size), np.empty(left.size)
     with np.errstate(divide="ignore"):
         low, high = np.log(left[wide]) / spread, np.log(right[wide]) / spread
-    mass[wide] = _between(low + spread / 2, high + spread / 2)
-    excess[wide] = _between(low - spread / 2, high - spread / 2) - origins[wide] * mass[wide]
+    mass[wide] = mass_between(low + spread / 2, high + spread / 2)
+    excess[wide] = mass_between(low - spread / 2, high - spread / 2) - origins[wide] * mass[wide]
     left, right, origin = left[~wide], right[~wide], origins[~wide]
     half = (right - left) / 2
     total, moment = np.zeros(left.size), np.zeros(left.size)
@@ -181,8 +181,11 @@ def _cells(edges: Array, origins: Array, spread: float) -> tuple[Array, Array]:
     return mass, excess
 
 
-def _between(low: Array, high: Array) -> Array:
-    """Return the standard normal's mass between, accurate in both tails."""
+def mass_between(low: Array, high: Array) -> Array:
+    """Return the standard normal's mass between `low` and `high`, accurate in both tails; shapes broadcast.
+
+    Source: elementary.
+    """
     upper = low > 0
     return np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 

@@ -554,7 +554,7 @@ def _claim(entry: Any, number: int) -> Claim:
     _only(entry, _CLAIM | ({"phases"} if "phases" in entry else _RUN | _SAMPLER))
     _complete(entry, ("delta", "epsilon"))
     relation = {key: entry[key] for key in ("neighbouring", "observer") if key in entry}
-    phases = tuple(_phase(part) for part in parts)
+    phases = tuple(_phases(parts)) if "phases" in entry else (_phase(parts[0]),)
     name = " ".join(str(entry.get("name", number)).split())
     if "convex" in entry:
         relation["convex"] = _convex(entry["convex"])
@@ -571,10 +571,19 @@ def _convex(part: Any) -> HidesSteps:
     return accounting.ConvexProblem(**part)
 
 
+def _phases(parts: list[Any]) -> Iterator[Phase]:
+    """Return the phases of a list. Raises ValueError naming the phase, from 1, and the field."""
+    for number, part in enumerate(parts, 1):
+        try:
+            yield _phase(part)
+        except ValueError as problem:
+            raise ValueError(f"phase {number}: {problem}") from None
+
+
 def _phase(part: Any) -> Phase:
     """Return one phase. Raises ValueError naming the field."""
     if not isinstance(part, dict):
-        raise ValueError("phases should be a list of objects")
+        raise ValueError(f"should be an object, got {part!r}")
     _only(part, _RUN | _SAMPLER)
     _complete(part, ("sampler", "noise_multiplier", "steps"))
     settings = {key: part[key] for key in part if key in _SAMPLER - {"sampler"}}
@@ -589,7 +598,7 @@ def _only(entry: dict[str, Any], known: set[str]) -> None:
 
 
 def _complete(entry: dict[str, Any], needed: tuple[str, ...]) -> None:
-    """Raise ValueError where a key is missing."""
+    """Raise ValueError where a key is missing or null."""
     for key in needed:
-        if key not in entry:
-            raise ValueError(f"{key} is missing")
+        if entry.get(key) is None:
+            raise ValueError(f"{key} is null, should be a value" if key in entry else f"{key} is missing")

@@ -23,8 +23,8 @@ from dpfl.accounting.samplers import (
 
 # The least noise that keeps a target, by few evaluations of what a noise spends.
 
-LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
-"""Range of noise multipliers searched by `noise_multiplier`."""
+LEAST_NOISE = 1e-3
+"""Least noise multiplier that `noise_multiplier` looks at."""
 TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
 _JUMP = 30.0  # a steeper curve at the ends of a narrow bracket is a jump

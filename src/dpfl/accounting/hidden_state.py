@@ -46,6 +46,7 @@ from dpfl.accounting.numerics import (
     power,
     real,
     reals,
+    require_at_most,
 )
 from dpfl.accounting.sampler_accountants import unamplified
 from dpfl.accounting.samplers import Accountable, FixedBatches, FullBatch, ShuffledEpochs
@@ -195,10 +196,8 @@ def step_contraction(step_size: ArrayLike, smoothness: ArrayLike, strong_convexi
     eta = reals("step_size", step_size, above=0)
     smoothness = reals("smoothness", smoothness, above=0)
     strong_convexity = reals("strong_convexity", strong_convexity, at_least=0)
-    if np.any(strong_convexity > smoothness):
-        raise ValueError("strong_convexity must be at most smoothness")
-    if np.any(eta * smoothness > 2 * (1 + 1e-15)):
-        raise ValueError(f"step_size must be at most 2/smoothness = {np.min(2 / smoothness):g}")
+    require_at_most("strong_convexity", strong_convexity, "smoothness", smoothness)
+    require_at_most("step_size", eta, "2/smoothness", 2 / smoothness * (1 + 1e-15))
     return np.clip(np.maximum(1 - eta * strong_convexity, eta * smoothness - 1), 0.0, 1.0)[()]
 
 

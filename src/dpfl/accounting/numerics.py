@@ -90,6 +90,14 @@ def integer(name: str, value: ArrayLike, *, at_least: int = 0) -> int:
     return int(integers(name, real(name, value, at_least=at_least)))
 
 
+def require_at_most(name: str, values: ArrayLike, limit_name: str, limits: ArrayLike) -> None:
+    """Raise ValueError naming the argument, its first element above its limit, and that limit; arrays broadcast."""
+    value, limit = np.broadcast_arrays(values, limits)
+    if (above := np.flatnonzero(value > limit)).size:
+        first = above[0]
+        raise ValueError(f"{name} must be at most {limit_name} = {limit.flat[first]:g}, got {value.flat[first]:g}")
+
+
 def member(name: str, kind: type[Choice], value: str) -> Choice:
     """Return `value` as a member of the enum `kind`. Raises ValueError naming the argument and the members."""
     try:

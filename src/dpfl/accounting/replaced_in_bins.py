@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.balls_in_bins import MASS_ERROR, Grid, law_of_sum
+from dpfl.accounting.balls_in_bins import MASS_ERROR, Grid, law_of_sum, mass_between
 from dpfl.accounting.loss_grids import GridLaw, LossGrid, from_points
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class _Term:
         mass, up = np.empty(low.size), np.empty(low.size)
         narrow = (high - low) * (1 + np.maximum(np.abs(low), np.abs(high)) + self.spread) < _NARROW
         wide, x, s = ~narrow, math.exp(self.loss), self.spread
-        mass[wide] = _between(low[wide], high[wide])
-        up[wide] = _between(low[wide] - s, high[wide] - s) - x * _between(low[wide] + s, high[wide] + s)
+        mass[wide] = mass_between(low[wide], high[wide])
+        up[wide] = mass_between(low[wide] - s, high[wide] - s) - x * mass_between(low[wide] + s, high[wide] + s)
         up[wide] -= points[:-1][wide] * mass[wide]
         half, origin = (high - low)[narrow] / 2, points[:-1][narrow]
         total, moment = np.zeros(half.size), np.zeros(half.size)
@@ -97,12 +97,6 @@ class _Term:
         masses = np.append(mass - up, 0.0) + np.append(0.0, up)
         masses[0] += ndtr(edges[0])
         return masses
-
-
-def _between(low: Array, high: Array) -> Array:
-    """Return the standard normal's mass between, accurate in both tails."""
-    upper = low > 0
-    return np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
 
 @lru_cache(maxsize=4)

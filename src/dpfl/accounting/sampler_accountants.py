@@ -487,7 +487,8 @@ class _FixedBatches(_Batches):
             return self.run
         if self.is_exact:
             raise ValueError(
-                "batch_size must be below records under add_or_remove: with one record fewer there is no batch"
+                f"batch_size must be below records = {self.sampler.records} under add_or_remove, got "
+                f"{self.sampler.batch_size}: with one record fewer there is no batch"
             )
         return replace(self.run, sampler=FullBatch())
 

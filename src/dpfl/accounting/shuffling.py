@@ -49,6 +49,7 @@ from dpfl.accounting.numerics import (
     least_noise,
     real,
     reals,
+    require_at_most,
     zero_between,
 )
 from dpfl.accounting.privacy_profiles import composed_epsilon
@@ -220,7 +221,7 @@ class _Tilted(NamedTuple):
         return max(0.0, float(gains @ masses[: gains.size])), rounding
 
     def least_gains(self, more: int, law: Array, shifts: Array, values: int) -> Array:
-        """Return E[(A + shift)_+] with the rounding of the transforms, of which there are `values` values in all.
+        """Return E[(A + shift)_+] with the rounding of transforms of `values` values in all.
 
         A sums `more` values besides the n, and `law` is its law without the tilt. What is far below 0 is read from the
         tilted law, where its rounding is small too; the rest from `law`.
@@ -741,8 +742,7 @@ def least_reports(*, clients_per_round: ArrayLike, clients: ArrayLike, rounds: A
 def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> tuple[Array, Array, Array, Array]:
     """Clients per round, clients, rounds and delta, each in its range."""
     m, n = integers("clients_per_round", m, at_least=1), integers("clients", n, at_least=1)
-    if np.any(m > n):
-        raise ValueError("clients_per_round must be at most clients")
+    require_at_most("clients_per_round", m, "clients", n)
     return m, n, integers("rounds", r, at_least=1), reals("delta", delta, above=0, below=1)
 
 

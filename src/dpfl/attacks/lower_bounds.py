@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr, logsumexp, ndtri
+from scipy.special import log_ndtr, logsumexp
 from scipy.stats import beta, binom
 
 from dpfl.accounting.neighbouring import Neighbouring
@@ -299,19 +299,6 @@ def epsilon_lower_bound(errors: TestErrors, *, delta: float, confidence: float =
     """
     delta = real("delta", delta, at_least=0, below=1)
     return max(0.0, float(log_likelihood_excess(*errors.rates(confidence), [(0.0, delta)])))
-
-
-def mu_lower_bound(errors: TestErrors, *, confidence: float = 0.95) -> float:
-    """Return the mu that the errors refute for mechanisms that are Gaussian-DP: Phi^-1(TPR) - Phi^-1(FPR), at least 0.
-
-    Guarantee: with probability `confidence` or more no mu-GDP statement with a smaller mu holds. To read an epsilon at
-    a small delta off it (dpfl.accounting.gaussian_dp.epsilon) assumes that the mechanism's trade-off curve is Gaussian,
-    as it is for full batches, and nearly so for many small steps. Source: nasr2023, section 4.
-    """
-    lower, upper = errors.rates(confidence)
-    if lower in (0.0, 1.0) or upper in (0.0, 1.0):
-        return 0.0
-    return max(0.0, float(ndtri(lower) - ndtri(upper)))
 
 
 _THRESHOLDS, _ABOVE = 200, 100

@@ -34,16 +34,6 @@ def gaussian_curve(mu: float) -> InverseCurve:
     return lambda x: float(ndtr(ndtri(x) - mu))
 
 
-def epsilon_delta_curve(epsilon: float, delta: float) -> InverseCurve:
-    """Return the inverse of 1 - f for (epsilon, delta)-DP: the least y with x <= e^eps y + delta, and the same for
-    the complements."""
-
-    def least(x: float) -> float:
-        return max(0.0, math.exp(-epsilon) * (x - delta), 1 - math.exp(epsilon) * (1 - x) - delta)
-
-    return least
-
-
 def curve_p_value(curve: InverseCurve, *, canaries: int, guesses: int, right: int) -> float:
     """Return the most probable that `right` or more of the guesses are right where the trade-off curve holds.
 

@@ -120,7 +120,10 @@ def main() -> None:
     os.environ["MPLBACKEND"] = "agg"  # every figure is a file
     try:
         if not _SECONDS.fullmatch(os.environ.get("SOURCE_DATE_EPOCH", "0")):
-            raise InputError("SOURCE_DATE_EPOCH is not a number of seconds since 1970: unset it, or set it to one")
+            raise InputError(
+                f"SOURCE_DATE_EPOCH is {os.environ['SOURCE_DATE_EPOCH']!r}, no number of seconds since 1970: "
+                "unset it, or set it to one"
+            )
         _run()
     except OSError as error:
         if error.errno == errno.EPIPE and _reader_has_left():  # as `| head` does: what it wanted, it has

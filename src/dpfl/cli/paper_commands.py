@@ -26,7 +26,7 @@ def new_paper(key: Annotated[str, typer.Argument(help="author and year, as smith
         raise InputError(f"key is {key!r}, should be lower-case letters and a year, as smith2026")
     folder = catalog.PAPERS / key
     if folder.exists():
-        raise InputError(f"{folder} is there already")
+        raise InputError(f"{folder} is there already: choose another key")
     if not TEMPLATE.is_dir():
         raise InputError(f"no {TEMPLATE} here: run dpfl in the folder of the project")
     # paper.yaml, by which the folder is found, comes last: a folder that is half written is no paper.

@@ -113,16 +113,16 @@ def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[
 def _entry_jobs(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[TrainingJob]:
     """Return the jobs of one complete entry (`_entries`): the product of its sweep axes, seeds in groups."""
     part = [entry["part"]] if "part" in entry else []
-    only, lists = config["only"], paper.grid.get("lists", {})
+    only = config["only"]
     resources = dict(config["training"])
     precision = resources.pop("precision")  # a setting: it decides the numbers
     del resources["jobs_per_gpu"]  # of the host, not of a job
     seeds = _seeds(entry["seeds"], config["seeds"])
     group = entry["seeds"]["per_job"]
     jobs = []
-    for axes in _product(entry["sweep"]):
-        listed = {axis: _values(values, lists, axes.get("dataset")) for axis, values in entry["cells"].items()}
-        cells = tuple(cell for cell in _product(listed) if _kept(cell, only))
+    for axes in _product(paper, entry["sweep"]):
+        listed = {axis: _values(paper, values, axes.get("dataset")) for axis, values in entry["cells"].items()}
+        cells = tuple(cell for cell in _product(paper, listed) if _kept(cell, only))
         if twice := [cell for number, cell in enumerate(cells) if cell in cells[:number]]:
             raise InputError(f"{paper.key}/grid.yaml: cells name {twice[0]} twice, and its runs would count twice")
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
@@ -136,7 +136,10 @@ def _entry_jobs(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any
         for chosen in _batched(seeds, group):
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
             if len(name) > LONGEST_NAME:
-                raise InputError(f"the file name {name[:40]}... is too long: choose fewer seeds, or consecutive ones")
+                raise InputError(
+                    f"{paper.key}/grid.yaml: the file name {name[:40]}... is too long: choose fewer seeds, or "
+                    "consecutive ones"
+                )
             jobs.append(TrainingJob(paper.key, entry["experiment"], name, settings, cells, chosen, resources))
     return jobs
 
@@ -165,17 +168,17 @@ def _require_dataset(paper: Paper, settings: Mapping[str, Any]) -> None:
         raise InputError(f"{paper.key}/grid.yaml: dataset is {settings.get('dataset')!r}, should be one of {known}")
 
 
-def _values(values: list | str, lists: Mapping[str, Any], dataset: str | None) -> list:
+def _values(paper: Paper, values: list | str, dataset: str | None) -> list:
     """Return an axis's values; a name is that of one of the grid's lists, which may differ by data set.
 
     Raises InputError for a name or a data set without a list.
     """
     if not isinstance(values, str):
         return values
-    named = lists.get(values)
+    named = paper.grid.get("lists", {}).get(values)
     chosen = named.get(dataset) if isinstance(named, dict) else named
     if chosen is None:
-        raise InputError(f"the grid names a list {values!r} that it does not have for {dataset}; add it to `lists`")
+        raise InputError(f"{paper.key}/grid.yaml: no list {values!r} for {dataset}; add it to `lists`")
     return chosen
 
 
@@ -190,7 +193,7 @@ def _seeds(entry: Mapping[str, Any], chosen: list[int] | None) -> tuple[int, ...
     return tuple(seed for seed in chosen if seed in seeds or not entry.get("capped", False))
 
 
-def _product(axes: Mapping[str, list]) -> list[dict[str, Any]]:
+def _product(paper: Paper, axes: Mapping[str, list]) -> list[dict[str, Any]]:
     """Return the product of named axes; an axis named "a,b" lists tuples of values for a and b."""
     rows = []
     for values in itertools.product(*axes.values()):
@@ -199,7 +202,9 @@ def _product(axes: Mapping[str, list]) -> list[dict[str, Any]]:
             names = axis.split(",")
             values_of = value if len(names) > 1 else [value]
             if not isinstance(values_of, list) or len(values_of) != len(names):
-                raise InputError(f"a grid's {axis} has {value!r}, should be a list of {len(names)} values")
+                raise InputError(
+                    f"{paper.key}/grid.yaml: {axis} has {value!r}, should be a list of {len(names)} values"
+                )
             row.update(zip(names, values_of, strict=True))
         rows.append(row)
     return rows

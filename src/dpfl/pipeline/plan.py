@@ -173,7 +173,8 @@ def machines_of(profile: str, threads: int, device: str, jobs_per_gpu: int = 1, 
     """
     folder = PROFILES / profile
     if not (folder / "config.yaml").is_file():
-        raise InputError(f"no profile {profile} in {PROFILES}")
+        known = ", ".join(sorted(path.parent.name for path in PROFILES.glob("*/config.yaml")))
+        raise InputError(f"no profile {profile} in {PROFILES}; there are {known}")
     options = load_mapping(folder / "config.yaml")
     if (folder / "site.yaml").is_file():
         known = site.read(folder / "site.yaml")

@@ -65,7 +65,10 @@ def read(path: Path) -> dict[str, Any]:
     for key in (*_COUNTS, *(["longest_minutes"] if site["longest_minutes"] is not None else [])):
         site[key] = count(path, key, site[key])
     if site["seconds_between_status_checks"] > _LONGEST_BETWEEN_CHECKS:
-        raise InputError(f"{path}: seconds_between_status_checks is above {_LONGEST_BETWEEN_CHECKS}")
+        seconds = site["seconds_between_status_checks"]
+        raise InputError(
+            f"{path}: seconds_between_status_checks is {seconds}, which is above {_LONGEST_BETWEEN_CHECKS}"
+        )
     for key in _TEXTS:
         site[key] = _text(path, key, site[key])
     _require_free_options(path, site["slurm_extra"])

@@ -118,7 +118,7 @@ def data_name(dataset: str, stand_in_for: str = "") -> str:
 
 def model_name(model: str) -> str:
     """Return the name under which a model's numbers are shown: the papers' name, else its key in words."""
-    return _MODEL_NAMES.get(model, model.replace("_", " "))
+    return _MODEL_NAMES.get(model, in_words(model))
 
 
 def budget_name(epsilon: float) -> str:

@@ -9,8 +9,6 @@ engine's own runs and nothing is loaded from elsewhere.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import re
 import subprocess
@@ -25,6 +23,7 @@ from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, write_atomically
 from dpfl.reporting import claims, display_names, tables
+from dpfl.reporting.report_page.render import policy_hash
 from dpfl.reporting.results import showing
 from dpfl.reporting.style import PREFERS_DARK
 
@@ -119,8 +118,7 @@ def _with_policy(page: str) -> str:
     template = resources.files("snakemake").joinpath(_ENGINE_TEMPLATE).read_text(encoding="utf-8")
     if len(scripts) != template.count("<script") or _HEAD not in page:
         raise InputError("the report of Snakemake has a script that is not the engine's, so it is not written")
-    digests = (base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts)
-    policy = _POLICY.format(scripts=" ".join(f"'sha256-{digest}'" for digest in digests))
+    policy = _POLICY.format(scripts=" ".join(f"'{policy_hash(script)}'" for script in scripts))
     return page.replace(_HEAD, f'{_HEAD}<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)
 
 

@@ -60,10 +60,15 @@ def compute_or_placeholder(make: Callable[[Results], pd.DataFrame], results: Res
         return not_run_table(reason)
 
 
+def not_run_reason(table: pd.DataFrame) -> str:
+    """Return why a table read from disk only states that it was not run; "" where it has data."""
+    return table[_NOT_RUN].iloc[0] if list(table.columns) == [_NOT_RUN] else ""
+
+
 def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table read from disk; raises NotRunError, with the reason, where it only states that it was not run."""
-    if list(table.columns) == [_NOT_RUN]:
-        raise NotRunError(table[_NOT_RUN].iloc[0])
+    if reason := not_run_reason(table):
+        raise NotRunError(reason)
     return table
 
 

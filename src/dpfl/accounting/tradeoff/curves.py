@@ -40,6 +40,12 @@ from dpfl.accounting.tradeoff.privacy_loss import (
 _SLACK = 1e-12  # rounding allowed when vertices are checked
 
 
+def _refuse(rule: str, broken: NDArray[np.bool_], alpha: NDArray[np.float64], beta: NDArray[np.float64]) -> None:
+    """Raise ValueError naming the first vertex whose beta breaks the rule."""
+    if (at := np.flatnonzero(broken)).size:
+        raise ValueError(f"beta must {rule}, got {beta[at[0]]:g} at alpha = {alpha[at[0]]:g}")
+
+
 def epsilon_delta(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """f_{epsilon,delta}(alpha) = max{0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)}.
 
@@ -85,13 +91,14 @@ class Curve:
             raise ValueError(
                 f"alpha and beta must be two 1-D arrays of one length >= 2, got {alpha.shape}, {beta.shape}"
             )
-        if alpha[0] != 0 or alpha[-1] != 1 or np.any(np.diff(alpha) <= 0):
-            raise ValueError("alpha must rise strictly from 0 to 1")
-        if np.any(np.diff(beta) > 0) or np.any(beta > 1 - alpha + _SLACK):
-            raise ValueError("beta must fall and be at most 1 - alpha")
+        falls = np.flatnonzero(np.diff(alpha) <= 0)
+        if alpha[0] != 0 or alpha[-1] != 1 or falls.size:
+            found = alpha[falls[0] : falls[0] + 2] if falls.size else alpha[[0, -1]]
+            raise ValueError(f"alpha must rise strictly from 0 to 1, got {found[0]:g} and then {found[1]:g}")
+        _refuse("fall", np.append(False, np.diff(beta) > 0), alpha, beta)
+        _refuse("be at most 1 - alpha", beta > 1 - alpha + _SLACK, alpha, beta)
         chord = beta[:-2] + (beta[2:] - beta[:-2]) * (alpha[1:-1] - alpha[:-2]) / (alpha[2:] - alpha[:-2])
-        if np.any(beta[1:-1] > chord + _SLACK):
-            raise ValueError("beta must be convex in alpha")
+        _refuse("be convex in alpha", np.append(False, beta[1:-1] > chord + _SLACK), alpha, beta)
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "beta", np.minimum(beta, 1 - alpha))
 

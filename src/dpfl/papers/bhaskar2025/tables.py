@@ -30,6 +30,7 @@ from dpfl.reporting.display_names import (
     budget_name,
     count_range,
     data_name,
+    in_words,
     model_name,
     percent,
 )
@@ -719,7 +720,7 @@ def _optimisers(ran: pd.DataFrame) -> list[str]:
 def _noise_note(cell: pd.Series) -> str:
     """Return one claimed budget's noise, and what is proven and refuted under both neighbouring relations."""
     clients = "one central client" if cell.clients == 1 else f"each of {cell.clients} clients"
-    batches = cell.sampling.replace("_", " ")
+    batches = in_words(cell.sampling)
     proven = f"zero out at most {at_most(cell.epsilon_proven, places=3)}, at least "
     proven += at_least(cell.epsilon_refuted, places=3)
     if not math.isnan(cell.epsilon_add_remove):

@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 
 from dpfl.accounting import gaussian_dp, local_privacy
 from dpfl.reporting import style
-from dpfl.reporting.display_names import all_or, count_range, listed, span
+from dpfl.reporting.display_names import all_or, count_range, in_words, listed, span
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import half_width, t_quantile
@@ -130,8 +130,8 @@ def noise_page(rows: pd.DataFrame) -> TableLayout:
         spends = group["theorem_spends"]
         body.append(
             {
-                "study": name.replace("_", " "),
-                "algorithm": algorithm.replace("_", " "),
+                "study": in_words(name),
+                "algorithm": in_words(algorithm),
                 "ε asked": f"{epsilon:g}",
                 "settings": str(len(group)),
                 "noise, tight": _range(group["tight"]),

@@ -17,7 +17,7 @@ from dpfl.catalog import Paper, dataset_entries, load, recipe
 from dpfl.errors import InputError
 from dpfl.files import is_regular, parse_json, read_bytes, record_path
 from dpfl.grid import configuration, expansion
-from dpfl.reporting.display_names import EpsilonVerdict, data_name, listed, model_name, with_greek_symbols
+from dpfl.reporting.display_names import EpsilonVerdict, data_name, in_words, listed, model_name, with_greek_symbols
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
 from dpfl.reporting.report_page.agreement import (
@@ -135,7 +135,7 @@ def _counts(jobs: list[TrainingJob], missing: Collection[tuple[str, str]]) -> Jo
 
 def _label(job: TrainingJob) -> str:
     """Return the name of a job's group: data set, model, study."""
-    parts = [model_name(job.settings.get("model", "")), (job.settings.get("study") or "").replace("_", " ")]
+    parts = [model_name(job.settings.get("model", "")), in_words(job.settings.get("study") or "")]
     return ", ".join([data_name(job.dataset), *filter(None, parts)])
 
 

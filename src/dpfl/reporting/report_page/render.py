@@ -38,7 +38,7 @@ def html(page: Page) -> str:
     """Return the page as HTML: one file, whose policy allows its own style and script and no other."""
     environment = _environment(escaped=True)
     style, script = (_source(environment, name) for name in ("style.css", "script.js"))
-    parts = {"style": style, "script": script, "style_hash": _digest(style), "script_hash": _digest(script)}
+    parts = {"style": style, "script": script, "style_hash": policy_hash(style), "script_hash": policy_hash(script)}
     return environment.get_template("page.html.j2").render(page=page, **parts) + "\n"
 
 
@@ -87,7 +87,7 @@ def _source(environment: Environment, name: str) -> str:
     return environment.loader.get_source(environment, name)[0]
 
 
-def _digest(text: str) -> str:
+def policy_hash(text: str) -> str:
     """Return the hash under which a content security policy allows a style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 

@@ -5,6 +5,7 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.grid import configuration
+from dpfl.reporting.display_names import EpsilonVerdict
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.project_readme import SCALE, updated
 from dpfl.reporting.results import read_csv
@@ -36,13 +37,12 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        "2 of 10 claims hold as stated; 5 of 72 published numbers were run: 2 reproduced, 1 not reproduced, 1 "
-        f"undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
+        "2 of 10 claims hold as stated, 2 of them by runs; 5 of 72 published numbers were run: 2 reproduced, 1 not "
+        f"reproduced, 1 undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
     assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold in part and 1 claimed epsilon is refuted."
     assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s, from ")
-    assert said[2].endswith("; 1 of the 2 undecided claims is `bhaskar2025`'s.")
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]
     assert text.partition("<!-- end of results -->")[2] == README.partition("<!-- end of results -->")[2]
@@ -56,12 +56,24 @@ def test_epsilons_that_studies_of_ours_refute_are_not_the_papers(made):
     assert "1 claimed epsilon is refuted (1 in our studies)." in text
 
 
+def test_epsilons_that_hold_by_construction_are_counted_apart(made):
+    page = contents(*made)
+    [view] = [v for v in page.papers if v.statements]
+    claimed, *own = (replace(e, verdict=EpsilonVerdict.PROVEN) for e in view.statements)
+    for changed, said in (
+        ([replace(claimed, stated_by="the paper's formula"), *own], "1 of 1 claimed epsilons are proven, and 2 whose"),
+        ([replace(e, stated_by="the paper's formula") for e in view.statements], "1 of 3 claimed epsilons are proven."),
+    ):
+        papers = [replace(v, statements=tuple(changed)) if v is view else v for v in page.papers]
+        assert f"; {said}" in updated(README, replace(page, papers=tuple(papers)))
+
+
 def test_the_sentence_says_how_many_claims_count_twice(made):
     page = contents(*made)
     printed = [tuple(replace(claim, judged_by="the published tables") for claim in v.claims) for v in page.papers]
     told = [replace(v, claims=claims) for v, claims in zip(page.papers, printed, strict=True)]
     text = updated(README, replace(page, papers=tuple(told)))
-    assert "2 of 10 claims hold as stated (10 count twice, by published tables and runs);" in text
+    assert "2 of 10 claims hold as stated, 2 of them by runs (10 count twice);" in text
 
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpfl.errors import InputError
 from dpfl.reporting.display_names import EpsilonVerdict, listed
-from dpfl.reporting.report_page.epsilons import counts, counts_in_words
+from dpfl.reporting.report_page.epsilons import OWN_BOUND, counts, counts_in_words
 from dpfl.reporting.rules import Verdict
 
 if TYPE_CHECKING:
@@ -46,11 +46,12 @@ def _sentences(page: Page) -> list[str]:
     refuted, epsilons = known[Verdict.REFUTED], counts(page.statements)
     numbers = page.printed
     twice = sum(bool(claim.judged_by) for claim in claims)
-    which = f" ({twice} count twice, by published tables and runs)" if twice else ""
-    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{which}"
+    which = f" ({twice} count twice)" if twice else ""
+    by_runs = sum(bool(claim.runs) for claim in known[Verdict.AS_STATED])
+    how = f", {by_runs} of them by runs" if by_runs else ""
+    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{how}{which}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
-    proven = f"{epsilons[EpsilonVerdict.PROVEN]} of {len(page.statements)} epsilons are proven"
-    parts = [holds, *([close] if numbers.comparable else []), *([proven] if page.statements else [])]
+    parts = [holds, *([close] if numbers.comparable else []), *_proven(page)]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
     own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
     of_studies = f" ({own} in our studies)" if own else ""
@@ -64,9 +65,21 @@ def _sentences(page: Page) -> list[str]:
     ]
     if any(fails):
         said.append(f"**What does not:** {listed(filter(None, fails))}.")
-    if reasons := _reasons(page, refuted, known[Verdict.UNDECIDED]):
+    if reasons := _reasons(page, refuted):
         said.append(f"**Why:** {'; '.join(reasons)}.")
     return said
+
+
+def _proven(page: Page) -> list[str]:
+    """Return how many epsilons are proven; those for which an accountant of their batches set the noise hold by
+    construction, and are counted apart."""
+    claimed = [each for each in page.statements if each.stated_by != OWN_BOUND]
+    proven = sum(each.verdict is EpsilonVerdict.PROVEN for each in claimed)
+    targets = sum(each.verdict is EpsilonVerdict.PROVEN for each in page.statements) - proven
+    if not claimed:
+        return [f"{targets} of {len(page.statements)} epsilons are proven"] if page.statements else []
+    also = f", and {targets} whose noise an accountant of their batches set" if targets else ""
+    return [f"{proven} of {len(claimed)} claimed epsilons are proven{also}"]
 
 
 def _such_as(page: Page) -> str:
@@ -80,8 +93,8 @@ def _such_as(page: Page) -> str:
     return f", among them {listed(found)}" if found else ""
 
 
-def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[ClaimView]) -> list[str]:
-    """Return why claims and epsilons are refuted, and why claims are undecided, as far as the results tell."""
+def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
+    """Return what refutes claims and epsilons, as far as the results tell."""
     reasons = []
     if computed := sum(not claim.runs for claim in refuted):
         reasons.append(f"arithmetic or the papers' own tables refute {computed} of the {len(refuted)} claims")
@@ -90,11 +103,6 @@ def _reasons(page: Page, refuted: Sequence[ClaimView], undecided: Sequence[Claim
             view, most, what = groups[0]
             which = "the refuted epsilon is" if number == 1 else f"{most} of the {number} refuted epsilons are"
             reasons.append(f"{which} `{view.paper.key}`'s, {what.partition('ε ')[2]}")
-    for view in page.papers:
-        waiting = sum(claim.verdict.word == Verdict.UNDECIDED and not claim.our_question for claim in view.claims)
-        if waiting and view.jobs.not_run:
-            have = "is" if waiting == 1 else "are"
-            reasons.append(f"{waiting} of the {len(undecided)} undecided claims {have} `{view.paper.key}`'s")
     return reasons
 
 

@@ -26,7 +26,7 @@ from scipy.stats import binom
 from dpfl.accounting import gaussian_dp, poisson_gaussian
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import Array, by_element, integer, integers, least_noise, real, reals, require_at_most
+from dpfl.accounting.numerics import Array, by_element, integer, integers, least_noise, real, reals
 from dpfl.accounting.privacy_profiles import composed_epsilon, pair_epsilon_below
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
@@ -55,7 +55,8 @@ def advanced_composition_variance(
     1. Raises ValueError naming the argument.
     """
     epsilon, delta, lipschitz, rounds, records = _run(epsilon, delta, lipschitz, rounds, records)
-    require_at_most("epsilon", epsilon, "ln(2/delta)", np.log(2 / delta))
+    if np.any(epsilon > np.log(2 / delta)):
+        raise ValueError("epsilon must be at most ln(2/delta) (lowy2021 Theorem 2.1)")
     logarithms = np.log(2.5 * rounds * reals("batch_share", batch_share, above=0, at_most=1) / delta) * np.log(
         2 / delta
     )
@@ -647,7 +648,8 @@ def _square(lipschitz: ArrayLike, strong_convexity: ArrayLike) -> Array:
 def _curvatures(smoothness: ArrayLike, strong_convexity: ArrayLike) -> tuple[Array, Array]:
     """Return beta and mu, which is at most beta."""
     beta, mu = _above("smoothness", smoothness), _above("strong_convexity", strong_convexity)
-    require_at_most("strong_convexity", mu, "smoothness", beta)
+    if np.any(mu > beta):
+        raise ValueError("strong_convexity must be at most smoothness")
     return beta, mu
 
 
@@ -668,7 +670,8 @@ def _sizes(
 def _federation(clients: ArrayLike, clients_per_round: ArrayLike) -> tuple[Array, Array]:
     """Return N and M, which is at most N."""
     n, m = integers("clients", clients, at_least=1), reals("clients_per_round", clients_per_round, at_least=1)
-    require_at_most("clients_per_round", m, "clients", n)
+    if np.any(m > n):
+        raise ValueError("clients_per_round must be at most clients")
     return n, m
 
 
@@ -684,7 +687,8 @@ def _erm_rounds(
     everyone, m = _federation(clients, clients_per_round)
     _, n, d = _sizes(m, records, features)
     batch, signal = integers("batch_size", batch_size, at_least=1), _above("epsilon", epsilon) * n
-    require_at_most("batch_size", batch, "records", n)
+    if np.any(batch > n):
+        raise ValueError("batch_size must be at most records")
     return np.sqrt(m / d) * signal, signal**2 / d * np.where(m == everyone, 1 / batch, 1.0)
 
 

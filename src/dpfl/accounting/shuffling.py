@@ -202,7 +202,7 @@ def _tail(moments: Array, n: int, largest: float, lost: float) -> float:
     return min(reach, n * largest)
 
 
-class _Tilted(NamedTuple):
+class _TiltedSum(NamedTuple):
     """The transforms of a sum of `n` values and of one value, each value's mass times e^(tilt x - log_mass)."""
 
     lattice: _Lattice
@@ -239,7 +239,7 @@ class _Tilted(NamedTuple):
         return plain
 
 
-def _tilted(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, rest: float) -> _Tilted:
+def _tilted(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, rest: float) -> _TiltedSum:
     """The n-fold sum of that law by the law times e^(tilt x).
 
     Under the best tilt the sum is about 0, so that what is small without it is as exact as the rest.
@@ -247,7 +247,7 @@ def _tilted(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, re
     few = _on_growing_steps(law, largest, _FEW)
     tilt = min(_TILTS, key=lambda k: rest + float(few[1] @ np.exp(k / largest * few[0]))) / largest
     log_mass = math.log(rest + float(law[1] @ np.exp(tilt * law[0])))
-    return _Tilted(lattice, n, tilt, log_mass, *_transforms(lattice, levels, law, n, rest, tilt, log_mass))
+    return _TiltedSum(lattice, n, tilt, log_mass, *_transforms(lattice, levels, law, n, rest, tilt, log_mass))
 
 
 def _transforms(

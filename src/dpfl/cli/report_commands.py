@@ -40,7 +40,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     runs = tuple(path for path in (expansion.run_table_path(folder, paper, job) for job in jobs) if path.exists())
     results, made = Results(folder, {paper: runs}), []
     for each in known if name is None else [name]:
-        if not anew and is_page_current(folder / kind / f"{paper}_{each}.csv", paper, runs):
+        if not anew and is_page_current(expansion.page_path(folder, kind, paper, each), paper, runs):
             continue
         modules = (*recipe_code(paper, kind), f"dpfl.reporting.{kind}")
         stage = StageRecorder(kind, modules, {"paper": paper, "name": each})
@@ -62,13 +62,17 @@ def _resolved(config: Path, paper: str) -> dict[str, Any]:
 def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
     """Write the verdicts on a paper's claims with their record; return their CSV file, none where it was finished."""
     from dpfl.provenance.run_identity import is_page_current
-    from dpfl.reporting.claims import evaluate, files, write
+    from dpfl.reporting.claims import evaluate, write
     from dpfl.reporting.results import Results
 
     facts, folder = load(paper), configuration.results_folder(_resolved(config, paper))
-    listed = [folder / kind / f"{paper}_{name}.csv" for kind in ("tables", "figures") for name in getattr(facts, kind)]
+    listed = [
+        expansion.page_path(folder, kind, paper, name)
+        for kind in ("tables", "figures")
+        for name in getattr(facts, kind)
+    ]
     pages = sorted(page for page in listed if page.exists())
-    if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):
+    if not anew and is_page_current(expansion.verdicts_path(folder, paper), paper, pages):
         return []
     stage = StageRecorder("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
     stage.reads(pages)

@@ -90,6 +90,16 @@ def noise_table_path(results: Path, paper: str) -> Path:
     return results / "accounting" / f"{paper}.csv"
 
 
+def page_path(results: Path, kind: str, paper: str, name: str) -> Path:
+    """Return where results/<scale> has the data of a table or figure; `kind` is "tables" or "figures"."""
+    return results / kind / f"{paper}_{name}.csv"
+
+
+def verdicts_path(results: Path, paper: str) -> Path:
+    """Return where results/<scale> has the verdicts on a paper's claims."""
+    return results / "claims" / f"{paper}.csv"
+
+
 def not_run(config: Mapping[str, Any], results: Path) -> list[TrainingJob]:
     """Return the jobs of a resolved configuration whose run tables results/<scale> does not have."""
     return [job for job in expand(config) if not is_regular(run_table_path(results, job.paper, job.name))]

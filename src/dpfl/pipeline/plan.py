@@ -16,7 +16,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.configuration import load_mapping, results_folder
-from dpfl.grid.expansion import noise_table_path
+from dpfl.grid.expansion import noise_table_path, page_path, verdicts_path
 from dpfl.pipeline import devices, job_batches, site
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
@@ -109,9 +109,9 @@ def _pages(folder: Path, papers: Iterable[str]) -> list[Stage]:
     made, judged = [], []
     for key in papers:
         for kind in ("tables", "figures"):
-            outputs = tuple(folder / kind / f"{key}_{name}.csv" for name in getattr(load(key), kind))
+            outputs = tuple(page_path(folder, kind, key, name) for name in getattr(load(key), kind))
             made.append(Stage(f"{kind}_{key}", "", outputs, PAGES_SECONDS + PAGE_SECONDS * len(outputs)))
-        judged.append(Stage("claims", key, (folder / "claims" / f"{key}.csv",), CLAIMS_SECONDS))
+        judged.append(Stage("claims", key, (verdicts_path(folder, key),), CLAIMS_SECONDS))
     return [*made, *judged, Stage("audit", "", (folder / "audit.txt",), END_SECONDS)]
 
 

@@ -167,9 +167,9 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         parts = [f"jobs {len(known) - len(unfinished)}/{len(known)}"]
         for kind in ("tables", "figures"):
             names = getattr(load(paper), kind)
-            done = sum((folder / kind / f"{paper}_{name}.csv").exists() for name in names)
+            done = sum(expansion.page_path(folder, kind, paper, name).exists() for name in names)
             parts.append(f"{kind} {done}/{len(names)}")
-        parts.append("claims done" if (folder / "claims" / f"{paper}.csv").exists() else "claims open")
+        parts.append("claims done" if expansion.verdicts_path(folder, paper).exists() else "claims open")
         yield f"{paper}: {', '.join(parts)}"
         for each in unfinished:
             yield f"  {each.job.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"

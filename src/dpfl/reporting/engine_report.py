@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, write_atomically
+from dpfl.grid.expansion import page_path, verdicts_path
 from dpfl.reporting import claims, display_names, tables
 from dpfl.reporting.report_page.render import policy_hash
 from dpfl.reporting.results import showing
@@ -151,11 +152,11 @@ def _is_inert(name: str, value: str) -> bool:
 def _write_again(folder: Path) -> None:
     """Write the captions, and the HTML of every table and of the verdicts from its CSV, where that is there."""
     for key in keys():
-        verdicts = folder / "claims" / f"{key}.csv"
+        verdicts = verdicts_path(folder, key)
         with showing(folder, key):
             for kind in ("tables", "figures"):
                 for name in getattr(load(key), kind):
-                    csv = folder / kind / f"{key}_{name}.csv"
+                    csv = page_path(folder, kind, key, name)
                     if is_regular(csv):
                         display_names.write(kind, key, name, csv)
                         if kind == "tables":

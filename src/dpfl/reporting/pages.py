@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from dpfl.catalog import load
+from dpfl.grid.expansion import page_path, verdicts_path
 from dpfl.reporting import claims, figures, tables
 
 DERIVED = (".tex", ".html", ".svg", ".pdf", ".rst")
@@ -22,7 +23,7 @@ def derive(folder: Path, paper: str, but: Collection[Path] = ()) -> list[Path]:
     paths = []
     for kind, write in (("tables", tables.write_pages), ("figures", figures.write_pictures)):
         for name in getattr(load(paper), kind):
-            csv = folder / kind / f"{paper}_{name}.csv"
+            csv = page_path(folder, kind, paper, name)
             paths += write(paper, name, csv, DERIVED) if csv.exists() and csv not in but else []
-    verdicts = folder / "claims" / f"{paper}.csv"
+    verdicts = verdicts_path(folder, paper)
     return [*paths, claims.write_page(paper, verdicts)] if verdicts.exists() and verdicts not in but else paths

@@ -19,6 +19,7 @@ from pandas.api.types import is_numeric_dtype
 
 from dpfl.errors import InputError
 from dpfl.files import opened, replacing
+from dpfl.grid.expansion import page_path
 
 
 class NotRunError(InputError):
@@ -115,11 +116,11 @@ class Results:
 
     def table(self, paper: str, name: str) -> pd.DataFrame:
         """Return a finished table; raises NotRunError, or InputError where the tables stage has not written it."""
-        return refuse_not_run(read_csv(self.folder / "tables" / f"{paper}_{name}.csv"))
+        return refuse_not_run(read_csv(page_path(self.folder, "tables", paper, name)))
 
     def figure(self, paper: str, name: str) -> pd.DataFrame:
         """Return the data of a finished figure; raises as `table` does."""
-        return refuse_not_run(read_csv(self.folder / "figures" / f"{paper}_{name}.csv"))
+        return refuse_not_run(read_csv(page_path(self.folder, "figures", paper, name)))
 
 
 def _with_origins(path: Path) -> pd.DataFrame:

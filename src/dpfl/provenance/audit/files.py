@@ -198,8 +198,8 @@ def _check_pages(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]]
     known: set[str] = set()
     missing: list[str] = []
     for key in keys():
-        wanted = [f"{kind}/{key}_{name}.csv" for kind in _PAGES for name in getattr(load(key), kind)]
-        wanted.append(f"claims/{key}.csv")
+        pages = [expansion.page_path(folder, kind, key, name) for kind in _PAGES for name in getattr(load(key), kind)]
+        wanted = [page.relative_to(folder).as_posix() for page in (*pages, expansion.verdicts_path(folder, key))]
         known |= set(wanted)
         if there & set(wanted):
             missing += [name for name in wanted if name not in there]

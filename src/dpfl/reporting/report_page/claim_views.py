@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.catalog import dataset_entries, load
 from dpfl.files import is_regular, read_bytes, record_path
+from dpfl.grid.expansion import page_path
 from dpfl.reporting import claims
 from dpfl.reporting.display_names import data_name, percent, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
@@ -476,7 +477,7 @@ def _place(folder: Path, paper: str, place: str) -> Place | None:
     known = getattr(load(paper), part)
     if name not in known:  # verdicts of an earlier version
         return None
-    is_there = (folder / part / f"{paper}_{name}.csv").is_file()
+    is_there = page_path(folder, part, paper, name).is_file()
     return Place(part.removesuffix("s"), name, with_greek_symbols(known[name]["title"]), is_there)
 
 

@@ -205,18 +205,15 @@ def sections_of(folder: Path, paper: str) -> Sections:
     """Return the finished tables and figures of a paper in results/<scale>."""
     root, tables = folder.absolute().parents[1], load(paper).tables
     numbers = [
-        number for name in tables for number in printed_numbers(paper, name, _csv(folder, "tables", paper, name))
+        number
+        for name in tables
+        for number in printed_numbers(paper, name, expansion.page_path(folder, "tables", paper, name))
     ]
     return Sections(
         tuple(table for name in tables for table in _table(folder, paper, name, root)),
         tuple(figure for name in load(paper).figures for figure in _figure(folder, paper, name, root)),
         tuple(numbers),
     )
-
-
-def _csv(folder: Path, kind: str, paper: str, name: str) -> Path:
-    """Return where the data of a table or figure are."""
-    return folder / kind / f"{paper}_{name}.csv"
 
 
 def _words(entry: Mapping[str, str]) -> dict[str, str]:
@@ -226,7 +223,7 @@ def _words(entry: Mapping[str, str]) -> dict[str, str]:
 
 def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Section]:
     """Yield a table, if its CSV is there."""
-    csv = _csv(folder, "tables", paper, name)
+    csv = expansion.page_path(folder, "tables", paper, name)
     if not csv.is_file():
         return
     entry = load(paper).tables[name]
@@ -278,7 +275,7 @@ def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
 
 def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Section]:
     """Yield a figure, if its CSV is there; a figure that was not run has no picture."""
-    csv = _csv(folder, "figures", paper, name)
+    csv = expansion.page_path(folder, "figures", paper, name)
     if not csv.is_file():
         return
     reason, message = "", ""

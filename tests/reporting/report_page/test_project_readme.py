@@ -61,7 +61,10 @@ def test_epsilons_that_hold_by_construction_are_counted_apart(made):
     [view] = [v for v in page.papers if v.statements]
     claimed, *own = (replace(e, verdict=EpsilonVerdict.PROVEN) for e in view.statements)
     for changed, said in (
-        ([replace(claimed, stated_by="the paper's formula"), *own], "1 of 1 claimed epsilons are proven, and 2 whose"),
+        (
+            [replace(claimed, stated_by="the paper's formula"), *own],
+            "1 of 1 claimed epsilons are proven, as are 2",
+        ),
         ([replace(e, stated_by="the paper's formula") for e in view.statements], "1 of 3 claimed epsilons are proven."),
     ):
         papers = [replace(v, statements=tuple(changed)) if v is view else v for v in page.papers]

@@ -78,7 +78,7 @@ def _proven(page: Page) -> list[str]:
     targets = sum(each.verdict is EpsilonVerdict.PROVEN for each in page.statements) - proven
     if not claimed:
         return [f"{targets} of {len(page.statements)} epsilons are proven"] if page.statements else []
-    also = f", and {targets} whose noise an accountant of their batches set" if targets else ""
+    also = f", as are {targets} for which we set the noise" if targets else ""
     return [f"{proven} of {len(claimed)} claimed epsilons are proven{also}"]
 
 

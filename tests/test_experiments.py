@@ -77,16 +77,24 @@ def test_a_run_that_does_not_state_its_privacy_is_refused(job, name):
     [
         ({"status": "exploded"}, "the status exploded, should be finished or diverged"),
         ({"status": math.nan}, "the status nan, should be"),
-        ({"accuracy_pct": math.nan}, "a finished run whose accuracy_pct, the metric after status, is not a number"),
-        ({"accuracy_pct": "high"}, "a finished run whose accuracy_pct"),
-        ({"noise_multiplier": math.nan}, "a noise_multiplier that is not a number of 0 or more"),
-        ({"noise_multiplier": -1.0}, "a noise_multiplier that is not a number of 0 or more"),
-        ({"privacy_mechanism": None}, "a row without privacy_mechanism"),
+        ({"accuracy_pct": math.nan}, "the accuracy_pct nan in row 1: a finished run's metric"),
+        ({"accuracy_pct": "high"}, "the accuracy_pct high in row 1"),
+        ({"noise_multiplier": math.nan}, "the noise_multiplier nan in row 1, should be a number of 0 or more"),
+        ({"noise_multiplier": -1.0}, "the noise_multiplier -1.0 in row 1, should be a number of 0 or more"),
+        ({"privacy_mechanism": None}, "no privacy_mechanism in row 1"),
     ],
 )
 def test_runs_that_say_nothing_are_refused(job, changes, said):
     with pytest.raises(InputError, match=said):
         experiments.require_trained(job, table_of(job, 50, **changes))
+
+
+@pytest.mark.parametrize("name", ["accuracy_pct", "noise_multiplier", "privacy_mechanism"])
+def test_the_first_row_that_is_wrong_is_named(job, name):
+    table = table_of(job, 50)
+    table.loc[[6, 30], name] = None
+    with pytest.raises(InputError, match=rf"{name} .*\bin row 7\b|{name} in row 7\b"):
+        experiments.require_trained(job, table)
 
 
 def test_a_run_that_diverged_needs_no_number(job):

@@ -179,9 +179,12 @@ def require_trained(job: TrainingJob, table: pd.DataFrame) -> None:
         raise InputError(f"{_place(job, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
     names = list(table.columns)
     main = names[names.index("status") + 1]
-    if not np.isfinite(_numbers(table.loc[table["status"] == "finished", main])).all():
+    finished = (table["status"] == "finished").to_numpy()
+    if row := _first(finished & ~np.isfinite(_numbers(table[main]))):
+        stated = table[main].iloc[row - 1]
         raise InputError(
-            f"{_place(job, 'train')} a finished run whose {main}, the metric after status, is not a number"
+            f"{_place(job, 'train')} the {main} {stated} in row {row}: a finished run's metric, which is the column "
+            "after status, should be a number"
         )
 
 
@@ -199,10 +202,17 @@ def _require_rows(job: TrainingJob, function: str, rows: object, count: int, col
 def _require_noise(job: TrainingJob, function: str, rows: pd.DataFrame) -> None:
     """Raise InputError unless every row states its noise multiplier, a number of 0 or more, and its mechanism."""
     noise = _numbers(rows["noise_multiplier"])
-    if not (np.isfinite(noise) & (noise >= 0)).all():
-        raise InputError(f"{_place(job, function)} a noise_multiplier that is not a number of 0 or more")
-    if bool(rows["privacy_mechanism"].isna().to_numpy().any()):
-        raise InputError(f"{_place(job, function)} a row without privacy_mechanism: every run states its privacy")
+    if row := _first(~(np.isfinite(noise) & (noise >= 0))):
+        stated = rows["noise_multiplier"].iloc[row - 1]
+        where = f"{_place(job, function)} the noise_multiplier {stated} in row {row}"
+        raise InputError(f"{where}, should be a number of 0 or more")
+    if row := _first(rows["privacy_mechanism"].isna().to_numpy()):
+        raise InputError(f"{_place(job, function)} no privacy_mechanism in row {row}: every run states its privacy")
+
+
+def _first(wrong: NDArray[np.bool_]) -> int:
+    """Return the number of the first row that is wrong, counted from 1; 0 if none is."""
+    return int(np.argmax(wrong)) + 1 if wrong.any() else 0
 
 
 def _numbers(column: Any) -> NDArray[np.float64]:

@@ -159,6 +159,22 @@ def test_rounds_batches_and_smoothing_of_theorem_2_3():
     assert 1 / (2 * kink.sharpness_number) == pytest.approx(rate)
 
 
+@pytest.mark.parametrize("clients", [49, 93])
+def test_all_clients_take_part_whatever_their_number(clients):
+    """Of these numbers 1 / (1 / N) is not N, and a federation of whom all take part has fewer rounds."""
+    erm = {"algorithm": "accelerated", "rounds": None, "theorem": "2.3", "risk": "empirical", "records": 400}
+    steps = run(**erm, clients=clients).steps
+    assert steps == math.ceil(math.sqrt(clients) * 2.0 * 400 / math.sqrt(3))
+    assert run(**erm, clients=clients, participants=[clients - 1]).steps > 10 * steps
+
+
+def test_the_condition_of_theorem_2_3_can_ask_for_larger_batches():
+    erm = {"algorithm": "accelerated", "rounds": None, "theorem": "2.3", "risk": "empirical", "records": 5000}
+    many = run(**erm, noise="theorem", batches="drawn", features=10_000, clients=100, epsilon=1.0)
+    balanced, asked = 5000 / math.sqrt(10_000 * 100), 5000 / (4 * math.sqrt(2 * many.steps * math.log(2 / 1e-5)))
+    assert balanced == 5 and many.batch_size == math.ceil(asked) == 12 and many.steps == 500
+
+
 def test_stages_of_theorem_2_3_are_calibrated_to_their_sum():
     """R_k = ceil(max{4 sqrt(2 beta/mu), 128 V^2/(3 mu LD 2^-(k+1))}) with V that of sum R_k rounds."""
     erm = {"algorithm": "accelerated", "rounds": None, "theorem": "2.3", "risk": "empirical", "strong_convexity": 0.5}

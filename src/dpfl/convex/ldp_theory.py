@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from enum import StrEnum
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast
@@ -197,7 +198,9 @@ class TheoryCell(Settings):
     @property
     def _sizes(self) -> dict[str, float]:
         """M, n, d and epsilon, as the rates' functions take them."""
-        sizes = {"clients_per_round": 1.0 / self.participation.mean_inverse, "epsilon": self.epsilon}
+        # Exact: the rates ask whether M is N, and 1 / (1 / 49) is not 49.
+        inverses = [Fraction(1, size) for size in self.participation.sizes]
+        sizes = {"clients_per_round": float(len(inverses) / sum(inverses)), "epsilon": self.epsilon}
         return sizes | {"records": self.problem.records, "features": self.problem.features}
 
     def _theorem_rounds(self) -> float:
@@ -278,7 +281,8 @@ class TheoryCell(Settings):
     def batch_size(self) -> int:
         """K: all records of a client, 1 in one pass, or where they are drawn the least that the theorem allows.
 
-        Theorem 2.3's R falls with K until its other term is as large, which K = epsilon n / sqrt(d M) reaches.
+        Theorem 2.3's R falls with K until its other term is as large, which K = epsilon n / sqrt(d M) reaches. The
+        theorem's condition on K, at that term, can ask for more.
         """
         records = self.problem.records
         if self.algorithm is Algorithm.ONE_PASS:
@@ -286,10 +290,12 @@ class TheoryCell(Settings):
         if self.batches is RecordDraws.FULL:
             return records
         if self.theorem is Theorem.ERM:
-            clients = self._sizes["clients_per_round"]
-            return min(records, math.ceil(self.epsilon * records / math.sqrt(self.problem.features * clients)))
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.steps}
-        return min(records, max(1, math.ceil(_checked(local_privacy.least_batch_advanced, **budget, records=records))))
+            balanced = self.epsilon * records / math.sqrt(self.problem.features * self._sizes["clients_per_round"])
+            rounds = math.ceil(balanced * self._sizes["clients_per_round"])
+        else:
+            balanced, rounds = 1.0, self.steps
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": rounds, "records": records}
+        return min(records, math.ceil(max(balanced, _checked(local_privacy.least_batch_advanced, **budget))))
 
     @property
     def sampling(self) -> Sampling:

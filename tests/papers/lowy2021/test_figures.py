@@ -158,10 +158,16 @@ def test_larger_errors_of_local_sgd_count_beyond_their_interval():
 @pytest.mark.parametrize(("gap", "worse", "better"), [(-1.0, 1, 0), (1.0, 0, 1), (0.1, 0, 0)])
 def test_acceleration_is_judged_at_the_theorems_rounds(gap, worse, better):
     data = pd.DataFrame(
-        {"theorem": [True, False], "epsilon": 1.0, "plain_minus_this": [gap, -9.0], "difference_interval": 0.2}
-    )
-    assert f"in {worse} of 1 problems and less in {better}" in acceleration_message(data)
+        {"task": "least squares, convex", "theorem": [True, False], "epsilon": 1.0, "plain_minus_this": [gap, -9.0],
+         "difference_interval": 0.2}
+    )  # fmt: skip
+    counted = f"less in {better} and more in {worse} of 1 problems"
+    assert f"on smooth losses, outside its conditions, {counted}" in acceleration_message(data)
     assert acceleration_message(data.query("not theorem")) == ""
+    sharp = data.assign(task="absolute loss, condition 3")
+    assert f"not smooth, as in Theorem 2.3, {counted}" in acceleration_message(sharp)
+    both = acceleration_message(pd.concat([data, sharp.assign(plain_minus_this=5.0)]))
+    assert "less in 1 and more in 0 of 1 problems; on smooth losses" in both and counted in both
 
 
 @pytest.mark.parametrize(("slope", "share"), [(-0.2, "all 1"), (-0.6, "0 of 1")])

@@ -41,7 +41,8 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
         f"reproduced, 1 undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
-    assert said[1] == f"**What does not:** 2 claims are {link}, 2 hold in part and 1 claimed epsilon is refuted."
+    fails = f"2 claims are {link}, 2 are weaker than stated and 1 claimed epsilon is refuted"
+    assert said[1] == f"**What does not:** {fails}."
     assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s, from ")
     assert updated(text, page) == text
     assert text.partition("<!-- results")[0] == README.partition("<!-- results")[0]

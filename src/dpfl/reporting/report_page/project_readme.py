@@ -58,7 +58,7 @@ def _sentences(page: Page) -> list[str]:
     link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
-        f"{len(known[Verdict.WEAKER])} hold in part" if known[Verdict.WEAKER] else "",
+        f"{len(known[Verdict.WEAKER])} are weaker than stated" if known[Verdict.WEAKER] else "",
         f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted{of_studies}"
         if epsilons[EpsilonVerdict.REFUTED]
         else "",

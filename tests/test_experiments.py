@@ -39,9 +39,10 @@ STATEMENT = PrivacyStatement.of(
 
 
 def table_of(job, count, **changes):
-    about = dict.fromkeys(["paper", "job", "experiment", "dataset"], "")
-    row = {**about, "seed": 0, "status": "finished", "accuracy_pct": 90.0, "dimension": 8, "noise_multiplier": 1.0}
-    return pd.DataFrame([{**job.cells[0], **row, **STATEMENT.columns(), **changes}] * count)
+    about = {"paper": job.paper, "job": job.name, "experiment": job.experiment, "dataset": job.dataset}
+    row = {**about, "status": "finished", "accuracy_pct": 90.0, "dimension": 8, "noise_multiplier": 1.0}
+    runs = [{**cell, "seed": seed} for cell in job.cells for seed in job.seeds]
+    return pd.DataFrame([{**run, **row, **STATEMENT.columns(), **changes} for run in runs[:count]])
 
 
 def test_what_keeps_the_contract_passes(job):
@@ -95,6 +96,25 @@ def test_the_first_row_that_is_wrong_is_named(job, name):
     table.loc[[6, 30], name] = None
     with pytest.raises(InputError, match=rf"{name} .*\bin row 7\b|{name} in row 7\b"):
         experiments.require_trained(job, table)
+
+
+@pytest.mark.parametrize(("name", "value"), [("seed", 3), ("job", "other"), ("paper", "x"), ("users", 7)])
+def test_a_metric_that_takes_the_name_of_what_says_whose_run_it_is_is_refused(job, name, value):
+    assert name in table_of(job, 50)
+    with pytest.raises(InputError, match=rf"{name} {value} in row 1, should be"):
+        experiments.require_trained(job, table_of(job, 50).assign(**{name: value}))
+
+
+def test_rows_in_another_order_are_refused(job):
+    with pytest.raises(InputError, match=r"in row 1, should be .*: a row for each cell and seed, seeds within cells"):
+        experiments.require_trained(job, table_of(job, 50).iloc[::-1])
+
+
+def test_runs_without_a_metric_are_refused(job):
+    table = table_of(job, 50).drop(columns=["accuracy_pct", "dimension"])
+    for without in (table, table[[*table.columns.drop("status"), "status"]]):
+        with pytest.raises(InputError, match="no metric: it stands in the column after status"):
+            experiments.require_trained(job, without)
 
 
 def test_a_run_that_diverged_needs_no_number(job):

@@ -79,6 +79,6 @@ def _wanted(error: Any) -> str:
         "minItems": lambda: f"a list of at least {value}",
         "minProperties": lambda: f"at least {value} key with its values",
         "uniqueItems": lambda: "a list without repetition",
-        "minLength": lambda: "a text that is not empty",
+        "minLength": lambda: "a text that is not empty" if value == 1 else f"a text of {value} characters or more",
         "pattern": lambda: error.schema.get("description", error.message),
     }.get(error.validator, lambda: error.message)()

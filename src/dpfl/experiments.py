@@ -175,10 +175,13 @@ def require_trained(job: TrainingJob, table: pd.DataFrame) -> None:
     columns = ["paper", "job", "experiment", "dataset", *job.cells[0], "seed", "status", "noise_multiplier"]
     _require_rows(job, "train", table, len(job.cells) * len(job.seeds), [*columns, *_STATEMENT])
     _require_noise(job, "train", table)
+    _require_own(job, table)
     if unknown := sorted(set(map(str, table["status"])) - set(STATUSES)):
         raise InputError(f"{_place(job, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
-    names = list(table.columns)
+    names = [*table.columns, ""]
     main = names[names.index("status") + 1]
+    if not main or main in columns or main.startswith("privacy_"):
+        raise InputError(f"{_place(job, 'train')} no metric: it stands in the column after status")
     finished = (table["status"] == "finished").to_numpy()
     if row := _first(finished & ~np.isfinite(_numbers(table[main]))):
         stated = table[main].iloc[row - 1]
@@ -197,6 +200,22 @@ def _require_rows(job: TrainingJob, function: str, rows: object, count: int, col
         raise InputError(f"{place} {len(rows)} rows, should be {count}")
     if missing := [name for name in columns if name not in rows]:
         raise InputError(f"{place} a table without the column {missing[0]}")
+
+
+def _require_own(job: TrainingJob, table: pd.DataFrame) -> None:
+    """Raise InputError unless each row says whose run it is: the job's, of its cell and its seed, in this order.
+
+    A metric of the same name would take their place, and the pages would then count the run for another cell.
+    """
+    job_is = {"paper": job.paper, "job": job.name, "experiment": job.experiment, "dataset": job.dataset}
+    runs = [(cell, seed) for cell in job.cells for seed in job.seeds]
+    for number, (row, (cell, seed)) in enumerate(zip(table.to_dict("records"), runs, strict=True), 1):
+        plain = {name: value for name, value in cell.items() if isinstance(value, str | int | float)}
+        for name, value in {**job_is, **plain, "seed": seed}.items():
+            unused = row[name] != row[name]  # nan, of a setting that this run has no use for
+            if row[name] != value and not unused:
+                where = f"{_place(job, 'train')} {name} {row[name]} in row {number}"
+                raise InputError(f"{where}, should be {value}: a row for each cell and seed, seeds within cells")
 
 
 def _require_noise(job: TrainingJob, function: str, rows: pd.DataFrame) -> None:

@@ -23,7 +23,9 @@ def draw_risks(data: pd.DataFrame) -> Figure:
 
 
 def message(data: pd.DataFrame) -> str:
-    """Say what the picture shows, from its numbers: new runs change it."""
+    """Say what the picture shows, from its numbers: new runs change it. If all runs diverged, it shows nothing."""
+    if data["excess_risk"].isna().all():
+        return ""
     best = data.loc[data["excess_risk"].idxmin()]
     return f"The excess risk is least, {best['excess_risk']:.2g}, at noise {best['noise_std']:g}"
 

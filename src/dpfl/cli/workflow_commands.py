@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpfl.catalog import load
 from dpfl.cli.app import DAILY, DEFAULT_CONFIG, STAGES, app
 from dpfl.errors import InputError
 from dpfl.files import require_writable
@@ -120,11 +121,17 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     from dpfl.grid import expansion
     from dpfl.pipeline.plan import machines_of, require_no_brace
     from dpfl.pipeline.run import engine_options
+    from dpfl.reporting.claims import require_usable
 
     if ours := engine_options(more).ours:
         raise InputError(f"{ours[0]} cannot stand after --: dpfl run sets it, by --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     jobs = expansion.expand(resolved)
+    for paper in resolved["papers"]:
+        require_usable(paper)  # or a slip in a claim would be found when all is trained
+    if not jobs and (key := next((key for key in resolved["papers"] if load(key).grid), "")):
+        known = [scale for scale in load(key).grid if scale not in ("base", "lists")]
+        raise InputError(f"{key}/grid.yaml has no runs of scale {resolved['scale']}, only of {', '.join(known)}")
     configured(resolved["data"]["mirror"])
     training = resolved["training"]
     where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"])

@@ -169,7 +169,10 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
             names = getattr(load(paper), kind)
             done = sum(expansion.page_path(folder, kind, paper, name).exists() for name in names)
             parts.append(f"{kind} {done}/{len(names)}")
-        parts.append("claims done" if expansion.verdicts_path(folder, paper).exists() else "claims open")
+        judged = expansion.verdicts_path(folder, paper).exists()
+        parts.append("claims done" if judged else "claims open")
+        if judged and unfinished:
+            parts.append("pages to be made again")
         yield f"{paper}: {', '.join(parts)}"
         for each in unfinished:
             yield f"  {each.job.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"

@@ -99,7 +99,7 @@ def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]
     kept = _recorded(tables, rows) if is_recorded(rows) else _agreeing(tables, rows)
     tree = trace(data, without={name for name, runs in kept.items() if not runs})
     for node in tree.walk():
-        node.runs = kept.get(node.path, [])
+        node.runs = [] if node.repeated else kept.get(node.path, [])
     return tree, rows
 
 

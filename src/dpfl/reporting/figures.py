@@ -28,8 +28,8 @@ class FigureRecipe:
 
     The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or stand-ins have
     to be named. `message` returns what the picture shows in a sentence without a full stop, from the numbers that are
-    drawn, so that new runs change it; "" if they show nothing yet. Both never get an empty table, and raise NotRunError
-    where what they show was not run.
+    drawn, so that new runs change it; "" if they show nothing yet. Both never get an empty table, but numbers may be
+    nan, all of them if every run diverged. They raise NotRunError where what they show was not run.
     """
 
     data: Callable[[Results], pd.DataFrame]

@@ -299,7 +299,9 @@ def test_a_page_that_was_added_with_record_and_manifest_is_found(ended):
     StageRecorder("tables", ("dpfl.grid.expansion",)).write(record_path(page), [page])
     assert list(problems(ended)) == [f"tables/{page.name}.record.json", f"tables/{page.name}"]
     listed_anew(ended)
-    assert problems(ended) == {f"tables/{page.name}": ["is a page that no paper lists: delete it and its record"]}
+    assert problems(ended) == {
+        f"tables/{page.name}": [f"is a page that no paper lists: delete all its files, tables/{page.stem}.*"]
+    }
 
 
 def test_a_run_table_that_was_deleted_with_its_record_is_found(ended):

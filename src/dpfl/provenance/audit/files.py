@@ -205,9 +205,9 @@ def _check_pages(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]]
             missing += [name for name in wanted if name not in there]
     for name in sorted(there - known):
         if name.split("/")[0] in (*_PAGES, "claims"):
-            report.findings.append(
-                Finding(os.path.relpath(folder / name, root), "is a page that no paper lists: delete it and its record")
-            )
+            files = os.path.relpath((folder / name).with_suffix(".*"), root)
+            problem = f"is a page that no paper lists: delete all its files, {files}"
+            report.findings.append(Finding(os.path.relpath(folder / name, root), problem))
     if ended:
         problem = "is missing: its paper lists it, and other results of the paper are there"
         report.findings += [Finding(os.path.relpath(folder / name, root), problem) for name in missing]

@@ -10,14 +10,15 @@ from dpfl import catalog
 from dpfl.errors import InputError
 
 KEY = "smith2026"
-FACTS = """
+CAPTION = "Mean risk against noise over the seeds, with intervals at 95 %, for each budget that was run."
+FACTS = f"""
 title: Mean and noise
 authors: Nobody
 published: tests
 url: https://example.org
-settings: {radius: 2.0}
-tables: {risk: {title: Risk, caption: Mean}}
-figures: {}
+settings: {{radius: 2.0}}
+tables: {{risk: {{title: Risk, caption: "{CAPTION}"}}}}
+figures: {{}}
 """
 
 
@@ -49,7 +50,7 @@ def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
     papers("errata.yaml", "")
     found = catalog.load(KEY)
     assert (found.key, found.title, found.settings) == (KEY, "Mean and noise", {"radius": 2.0})
-    assert found.tables == {"risk": {"title": "Risk", "caption": "Mean"}}
+    assert found.tables == {"risk": {"title": "Risk", "caption": CAPTION}}
     assert found.claims == found.grid == found.errata == found.inferred == found.figures == {}
 
 
@@ -67,10 +68,13 @@ def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
         ),
         (
             "paper.yaml",
-            FACTS.replace("figures: {}", "figures: {c: {title: C, caption: C}}")
+            FACTS.replace("figures: {}", f"figures: {{c: {{title: C, caption: '{CAPTION}'}}}}")
             + "findings: [{sentence: a, table: risk, figure: c, beside: [b]}]",
             f"{KEY}: findings or claims.yaml name a claim b that the paper does not have",
         ),
+        ("paper.yaml", FACTS.replace(CAPTION, "Mean"), "caption is 'Mean'; it must be a text of 81 characters or more"),
+        ("paper.yaml", FACTS.replace("title: Risk", "title: ''"), "title is ''; it must be a text that is not empty"),
+        ("paper.yaml", FACTS.replace("risk:", "ri sk:"), "is 'ri sk'; it must be lower-case letters, digits and _"),
         ("claims.yaml", "a: [", f"{KEY}/claims.yaml is not YAML: "),
         ("grid.yaml", "demmo: []", f"{KEY}/grid.yaml: unknown key demmo"),
     ],

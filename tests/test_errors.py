@@ -31,6 +31,7 @@ RATE = {"type": ["number", "null"]}
         ({"minProperties": 1}, {}, "is {}; it must be at least 1 key with its values"),
         ({"uniqueItems": True}, [1, 1], "is [1, 1]; it must be a list without repetition"),
         ({"minLength": 1}, "", "is ''; it must be a text that is not empty"),
+        ({"minLength": 3}, "ab", "is 'ab'; it must be a text of 3 characters or more"),
         ({"pattern": "^a", "description": "a word with a"}, "b", "is 'b'; it must be a word with a"),
         ({"pattern": "^a"}, "b", "is 'b'; it must be 'b' does not match '^a'"),
         ({"properties": {"part": LIST}}, {"part": [3, 0]}, "part.1 is 0; it must be at least 1"),

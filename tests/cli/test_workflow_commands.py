@@ -1,10 +1,15 @@
 """What `dpfl run` and `dpfl plan` do on a machine with GPUs; none is needed."""
 
+from dataclasses import replace
+
 import pytest
 from typer.testing import CliRunner
 
+from dpfl.catalog import load
 from dpfl.cli import app, workflow_commands
+from dpfl.grid import expansion
 from dpfl.pipeline import cost, cost_fitting, devices
+from dpfl.reporting import claims
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,26 @@ def test_a_run_says_its_gpus_on_one_host_alone(repository, monkeypatch, tmp_path
     [options] = seen
     said = options[options.index("--resources") + 1 :] if "--resources" in options else None
     assert (said[:1] if said else None) == gpus
+
+
+def test_a_run_that_would_train_nothing_is_refused(repository, monkeypatch, tmp_path):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(expansion, "expand", lambda config: [])
+    (tmp_path / "mine.yaml").write_text("scale: quick\npapers: [asoodeh2020]\n")
+    facts = replace(load("asoodeh2020"), grid={"base": {}, "demo": [{}]})
+    monkeypatch.setattr(workflow_commands, "load", lambda key: facts)
+    done = CliRunner().invoke(app, ["run", "--config", str(tmp_path / "mine.yaml"), "--dry-run"])
+    assert str(done.exception) == "asoodeh2020/grid.yaml has no runs of scale quick, only of demo"
+
+
+def test_a_slip_in_a_claim_is_found_before_training(repository, monkeypatch, tmp_path):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(workflow_commands, "_run", lambda *given: pytest.fail("it runs"))
+    (tmp_path / "mine.yaml").write_text("scale: demo\npapers: [asoodeh2020]\n")
+    wrong = load("asoodeh2020").claims | {"more": {"of": "nothing", **next(iter(load("asoodeh2020").claims.values()))}}
+    monkeypatch.setattr(claims, "load", lambda key: replace(load(key), claims=wrong))
+    done = CliRunner().invoke(app, ["run", "--config", str(tmp_path / "mine.yaml"), "--dry-run"])
+    assert "asoodeh2020/claims.yaml: more" in str(done.exception)
 
 
 def test_a_measured_gpu_leaves_what_is_trained_on_the_processor(monkeypatch):

@@ -145,6 +145,14 @@ def test_data_and_features_are_counted_and_take_time(tmp_path, monkeypatch):
     assert "data: arrays 1/2, features 1/2" in after and after[-1] != before
 
 
+def test_pages_that_are_older_than_the_open_jobs_are_to_be_made_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    resolved = configuration.resolve({"papers": ["asoodeh2020"]})
+    assert next(status.lines(resolved)).endswith("claims open")
+    put(tmp_path / "results/demo/claims/asoodeh2020.csv")
+    assert next(status.lines(resolved)).endswith("claims done, pages to be made again")
+
+
 def test_a_scale_is_asked_for_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "Snakefile")

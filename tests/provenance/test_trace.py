@@ -243,6 +243,13 @@ def test_a_subtree_is_shown_once_and_named_in_one_line_after_that(chain):
     assert len([line for line in shown if "raw.csv" in line]) == 2 and "see above: results/demo/raw.csv" in shown[-1]
 
 
+def test_the_runs_of_a_table_that_is_read_twice_count_once(repository):
+    tree, _ = trace.trace_cells(repository / "results/paper/claims/asoodeh2020.csv", {"claim": "dobrushin"})
+    tables = [node for node in tree.walk() if node.path.endswith(".csv.gz")]
+    assert any(node.repeated for node in tables)
+    assert all(bool(node.runs) is not node.repeated for node in tables)
+
+
 @pytest.mark.parametrize("change", ["younger", "other bytes", "none"])
 def test_a_source_that_was_made_after_what_was_made_from_it_is_named(chain, change):
     place = record_path(chain / "runs" / "run.csv")

@@ -315,8 +315,8 @@ def picture_uri(csv: Path) -> str:
 
 
 ABOUT_SCALE = {
-    "demo": "These results are small runs. Data that come with scikit-learn stand in for the papers' real data. They show "
-    "that every stage works. Do not compare their accuracies with the published ones.",
+    "demo": "These results are small runs. Data that come with scikit-learn stand in for the papers' real data. "
+    "They show that every stage works. Do not compare their accuracies with the published ones.",
     "quick": "These results are on the papers' real data, with few seeds.",
     "paper": "These results are on the papers' real data, and on synthetic problems if a paper's claim is about all "
     "problems. Each gives its number of runs and marks what was not run.",

@@ -153,6 +153,7 @@ def test_the_likely_noise_gives_the_central_limit_s_mu(mu, rate, steps):
 
 def test_losses_beyond_floats_by_hand():
     """At delta e^-50 of one step: move^2/2 + 10 move, which is 650 at move = sqrt(1400) - 10 = 27.417."""
+    assert beyond_floats(1e300, 1, 0.5)  # whose square is no float
     assert not beyond_floats(27.41, 1, math.exp(-50)) and beyond_floats(27.42, 1, math.exp(-50))
     assert beyond_floats(27.41, 10, math.exp(-50))
 

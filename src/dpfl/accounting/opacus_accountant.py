@@ -19,6 +19,7 @@ from opacus.accountants import IAccountant, register_accountant
 from dpfl.accounting.external_claims import poisson_phases
 from dpfl.accounting.guarantees import guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring, Observer
+from dpfl.accounting.numerics import real
 
 MECHANISM = "dpfl_pld"
 """Its name in Opacus's registry."""
@@ -48,13 +49,15 @@ class CertifiedAccountant(IAccountant):
 
         `options` of other accountants are left alone: this one has none. Raises ValueError naming delta.
         """
-        if any(noise == 0 for noise, _, _ in self.history):
+        delta = real("delta", delta, above=0, below=1)
+        history = [phase for phase in self.history if phase[2] > 0]
+        if any(noise == 0 for noise, _, _ in history):
             return math.inf
-        if not self.history:
+        if not history:
             return 0.0
         # The upper end is every observer's; for one of the model alone no lower end is computed, half of the work.
         question = {"delta": delta, "neighbouring": Neighbouring.ADD_OR_REMOVE, "observer": Observer.LAST_ITERATE}
-        return guarantee_of_phases(poisson_phases(self.history), **question).upper
+        return guarantee_of_phases(poisson_phases(history), **question).upper
 
     def __len__(self) -> int:
         """Return the number of steps so far, as `IAccountant` defines it; Opacus's own accountants count entries."""

@@ -257,7 +257,7 @@ def beyond_floats(move: float, count: int, delta: float) -> bool:
     `move` is by how many deviations the record moves a step; the loss is one that matters at `delta` in `count` steps.
     Source: elementary, the tail of the normal law.
     """
-    return move**2 / 2 + move * math.sqrt(2 * (math.log(count) - math.log(delta))) > _LARGEST_LOSS
+    return move * move / 2 + move * math.sqrt(2 * (math.log(count) - math.log(delta))) > _LARGEST_LOSS
 
 
 def _as_poisson(run: Run, rate: float, noise_multiplier: float, neighbouring: Neighbouring) -> dict[str, Any]:

@@ -161,13 +161,15 @@ def test_acceleration_is_judged_at_the_theorems_rounds(gap, worse, better):
         {"task": "least squares, convex", "theorem": [True, False], "epsilon": 1.0, "plain_minus_this": [gap, -9.0],
          "difference_interval": 0.2}
     )  # fmt: skip
-    counted = f"less in {better} and more in {worse} of 1 problems"
-    assert f"on smooth losses, outside its conditions, {counted}" in acceleration_message(data)
+    assert (
+        f"in {better} of 1 problems where it is smooth; it loses in {worse}"
+        == acceleration_message(data).split(", ")[-1]
+    )
     assert acceleration_message(data.query("not theorem")) == ""
-    sharp = data.assign(task="absolute loss, condition 3")
-    assert f"not smooth, as in Theorem 2.3, {counted}" in acceleration_message(sharp)
-    both = acceleration_message(pd.concat([data, sharp.assign(plain_minus_this=5.0)]))
-    assert "less in 1 and more in 0 of 1 problems; on smooth losses" in both and counted in both
+    sharp = data.assign(task="absolute loss, condition 3", plain_minus_this=5.0)
+    both = acceleration_message(pd.concat([data, sharp]))
+    assert "in 1 of 1 problems where the loss is not smooth, as in Theorem 2.3 and in" in both
+    assert both.endswith(f"in {better} of 1 problems where it is smooth; it loses in 0 and {worse}")
 
 
 @pytest.mark.parametrize(("slope", "share"), [(-0.2, "all 1"), (-0.6, "0 of 1")])

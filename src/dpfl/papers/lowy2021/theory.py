@@ -144,18 +144,18 @@ def acceleration_message(points: pd.DataFrame) -> str:
     loss is not smooth, which the theorem is about, and in the others."""
     rows = points[points["theorem"] & (points["epsilon"] < math.inf)].dropna(subset="difference_interval")
     not_smooth = rows["task"].str.startswith(NOT_SMOOTH)
-    parts = []
+    wins, losses = [], []
     for group, where in (
-        (rows[not_smooth], "on losses that are not smooth, as in Theorem 2.3"),
-        (rows[~not_smooth], "on smooth losses, outside its conditions"),
+        (rows[not_smooth], "where the loss is not smooth, as in Theorem 2.3"),
+        (rows[~not_smooth], "where it is smooth"),
     ):
-        better = int((group["plain_minus_this"] > group["difference_interval"]).sum())
-        worse = int((group["plain_minus_this"] < -group["difference_interval"]).sum())
         if len(group):
-            parts.append(f"{where}, less in {better} and more in {worse} of {len(group)} problems")
-    if not parts:
+            better = int((group["plain_minus_this"] > group["difference_interval"]).sum())
+            wins.append(f"in {better} of {len(group)} problems {where}")
+            losses.append(str(int((group["plain_minus_this"] < -group["difference_interval"]).sum())))
+    if not wins:
         return ""
-    return f"Beyond chance, Algorithm 2 has, against Algorithm 1, this risk: {'; '.join(parts)}"
+    return f"Algorithm 2 beats Algorithm 1, beyond chance, {' and '.join(wins)}; it loses in {' and '.join(losses)}"
 
 
 def _lost(points: pd.DataFrame) -> pd.DataFrame:

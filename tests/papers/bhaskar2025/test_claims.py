@@ -115,10 +115,10 @@ def test_one_split_ahead_without_privacy_shows_that_it_does_not_hold_there(table
     assert all("no privacy" in each.case.case for each in judgement.cases)
 
 
-def test_the_printed_table_refutes_that_more_clients_are_always_better(tables, judged):
+def test_in_two_printed_rows_more_clients_are_not_always_better(tables, judged):
     """41.63 to 40.10 and 96.82 to 96.46 in Table 5."""
     clients = judged("more_clients_printed", tables(runs=0))
-    assert clients.verdict is Verdict.REFUTED and len(clients.cases) == 12
+    assert clients.verdict is Verdict.WEAKER and len(clients.cases) == 12
     failing = {each.case.case: each.case.estimate for each in clients.cases if each.status is Status.FAILS}
     assert failing == {"cifar10, CNN + ReLU, k = 25 to 50": -1.53, "mnist, ScatterNet + CNN, k = 50 to 100": -0.36}
 

@@ -88,7 +88,7 @@ def test_acceleration_follows_the_paired_difference_at_the_theorems_rounds(
     one_seed = points.assign(difference_interval=math.nan)
     assert not crossed(theory.FIGURES["theory_acceleration"].draw(one_seed))
     message = theory.FIGURES["theory_acceleration"].message(points)
-    assert ("in 0 of 1 problems and less in 1" if speed > 1 else "in 1 of 1 problems and less in 0") in message
+    assert f"in {int(speed > 1)} of 1 problems where " in message and message.endswith(f"loses in {int(speed < 1)}")
     judgement = judged(claim, results)
     assert judgement.verdict is verdict
     [case, *beside] = judgement.cases

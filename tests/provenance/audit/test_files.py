@@ -300,7 +300,9 @@ def test_a_page_that_was_added_with_record_and_manifest_is_found(ended):
     assert list(problems(ended)) == [f"tables/{page.name}.record.json", f"tables/{page.name}"]
     listed_anew(ended)
     assert problems(ended) == {
-        f"tables/{page.name}": [f"is a page that no paper lists: delete all its files, tables/{page.stem}.*"]
+        f"tables/{page.name}": [
+            f"is a page that no paper lists: delete all its files, results/demo/tables/{page.stem}.*"
+        ]
     }
 
 

@@ -20,6 +20,7 @@ from dpfl.accounting.external_claims import poisson_phases
 from dpfl.accounting.guarantees import guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.accounting.numerics import real
+from dpfl.accounting.poisson_gaussian import LEAST_DELTA
 
 MECHANISM = "dpfl_pld"
 """Its name in Opacus's registry."""
@@ -49,7 +50,7 @@ class CertifiedAccountant(IAccountant):
 
         `options` of other accountants are left alone: this one has none. Raises ValueError naming delta.
         """
-        delta = real("delta", delta, above=0, below=1)
+        delta = real("delta", delta, at_least=LEAST_DELTA, below=1)
         history = [phase for phase in self.history if phase[2] > 0]
         if any(noise == 0 for noise, _, _ in history):
             return math.inf

@@ -95,7 +95,6 @@ def test_a_step_without_noise_has_no_guarantee():
     assert accountant.get_epsilon(1e-5) == math.inf
 
 
-@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("noises", [[], [0.0], [1.0]])
 @pytest.mark.parametrize("delta", [0.0, 5, math.nan])
 def test_delta_is_checked_whatever_was_counted(noises, delta):
@@ -112,6 +111,7 @@ def test_a_history_without_a_step_spends_nothing():
     assert counted.get_epsilon(1e-5) == 0.0
 
 
+@pytest.mark.usefixtures("registered")
 def test_opacus_calibrates_with_it():
     settings = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.05, "steps": 50}
     noise = get_noise_multiplier(**settings, accountant="dpfl_pld", epsilon_tolerance=0.1)

@@ -86,7 +86,7 @@ def test_full_batches_are_decided_by_the_closed_form():
 
 def test_an_observer_of_the_last_iterate_leaves_a_claim_open():
     run = (Phase(ShuffledEpochs(batch_size=10, records=100), 1.0, 30),)
-    assert check(Claim("", run, 1e-5, 2.0)).verdict is ClaimVerdict.REFUTED
+    assert check(Claim("", list(run), 1e-5, 2.0)).verdict is ClaimVerdict.REFUTED
     assert check(Claim("", run, 1e-5, 2.0, observer="last_iterate")).verdict is ClaimVerdict.UNPROVEN
 
 
@@ -446,6 +446,8 @@ STEP = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
         (events.SampledWithoutReplacementDpEvent(100, 5, GAUSSIAN), (Phase(FixedBatches(5, 100), 2.0, 1),)),
         (events.SampledWithReplacementDpEvent(100, 5, GAUSSIAN), (Phase(WithReplacement(5, 100), 2.0, 1),)),
         (events.ComposedDpEvent([events.NoOpDpEvent()]), ()),
+        (events.PoissonSampledDpEvent(0.1, events.NoOpDpEvent()), ()),
+        (events.SampledWithoutReplacementDpEvent(100, 10, events.NoOpDpEvent()), ()),
     ],
 )
 def test_known_events(event, phases):

@@ -94,7 +94,11 @@ def from_dp_event(event: events.DpEvent) -> tuple[Phase, ...]:
 def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, int]]:
     """Yield sampler, noise multiplier and number of the steps in `count` times the event."""
     match event:
-        case events.NoOpDpEvent():
+        case events.NoOpDpEvent() | (
+            events.PoissonSampledDpEvent(event=events.NoOpDpEvent())
+            | events.SampledWithoutReplacementDpEvent(event=events.NoOpDpEvent())
+            | events.SampledWithReplacementDpEvent(event=events.NoOpDpEvent())
+        ):
             return
         case events.SelfComposedDpEvent(event=inner, count=times):
             yield from _flat(inner, count * integer("count", times))
@@ -166,8 +170,8 @@ class ClaimVerdict(StrEnum):
 class Claim:
     """A run of noisy steps, phase by phase, and the epsilon at `delta` that somebody claims for it.
 
-    Raises ValueError naming the field: epsilon that is not finite and at least 0, no phase, and what
-    `guarantee_of_phases` refuses of one argument.
+    Raises ValueError naming the field: epsilon that is not finite and at least 0, delta outside (0, 1), no phase, and a
+    phase whose noise is not above 0. What no accountant here covers, `check` refuses.
     """
 
     name: str
@@ -184,6 +188,7 @@ class Claim:
         real("delta", self.delta, above=0, below=1)
         member("neighbouring", Neighbouring, self.neighbouring)
         member("observer", Observer, self.observer)
+        object.__setattr__(self, "phases", tuple(self.phases))
         if not self.phases:
             raise ValueError("phases must hold at least one phase")
         for phase in self.phases:

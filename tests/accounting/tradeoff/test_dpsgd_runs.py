@@ -39,7 +39,7 @@ from dpfl.accounting.tradeoff import (
     subsampled_delta,
     sufficient_sigma,
 )
-from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon, segments_sigma
+from dpfl.accounting.tradeoff.curves import ARSINH_SHARE, Segment, segments_epsilon, segments_sigma
 from dpfl.provenance.audit.numbers import InvertedComposition, sampled_gaussian
 
 # Segments against runs of one noise, against dp_accounting's own composition, and against closed forms.
@@ -128,14 +128,47 @@ def test_more_noise_spends_less():
     [
         (Segment(10, 2.0, 0.1), 1e-11, "delta must be at least 1e-10, got 1e-11"),
         (Segment(10, 2.0, 0.1, arsinh_scale=0.9), 1e-5, "arsinh_scale must be at least 1, got 0.9"),
-        (Segment(10, 2.0, 0.1, arsinh_scale=2.0), 2e-3, "delta with arsinh noise must be at most 0.001, got 0.002"),
+        (Segment(1, 3.0, 0.01, arsinh_scale=1.0), 1e-3, r"delta with arsinh noise must be at most 0.00013\d*, got 0.001"),
     ],
 )
 def test_what_no_case_covers_is_refused(segment, delta, said):
     with pytest.raises(ValueError, match=f"^{said}$"):
         segments_epsilon([Segment(5, 3.0, 0.1), segment], delta)
-    assert segments_epsilon([Segment(5, 3.0, 0.1, arsinh_scale=1.0)], 1e-3) > 0
+    assert segments_epsilon([Segment(1, 3.0, 0.01, arsinh_scale=1.0)], 1e-4) > 0
     assert segments_epsilon([Segment(5, 3.0, 0.1)], 2e-3) > 0
+
+
+@pytest.mark.parametrize(("sigma", "scale"), [(1.0, 2.0), (3.0, 1.0), (20.0, 1.0)])
+def test_a_move_over_many_axes_spends_less_up_to_the_delta_that_is_allowed(sigma, scale):
+    """And more at half of the total variation, which is why a larger share is refused."""
+    whole, spread = (
+        arsinh_guarantee(scale=scale * sigma, sigma=sigma, rounds=axes, shift=axes**-0.5) for axes in (1, 64)
+    )
+    variation = whole.delta(0.0)
+    for share in (ARSINH_SHARE, ARSINH_SHARE / 10, ARSINH_SHARE / 1000):
+        own = segments_epsilon([Segment(1, sigma, 1.0, arsinh_scale=scale)], 0.99 * share * variation)
+        assert spread.epsilon(0.99 * share * variation) < own
+    assert spread.epsilon(variation / 2) > whole.epsilon(variation / 2)
+
+
+def test_many_laws_leave_out_no_more_than_one():
+    sigmas = np.linspace(50.0, 70.0, 300)
+    own = segments_epsilon([Segment(1, sigma, 1.0) for sigma in sigmas], DELTA)
+    exact = float(gaussian_dp.epsilon(DELTA, gaussian_dp.compose(1 / sigmas)))
+    assert exact < own < exact * (1 + 1e-3)
+
+
+def test_the_search_for_sigma_keeps_to_its_range():
+    assert segments_sigma(lambda sigma: [Segment(1, sigma, 1e-4)], 1.0, 1e-3) == 0.2
+    asked = []
+
+    def run(sigma):
+        asked.append(sigma)
+        return [Segment(1, sigma, 1.0)]
+
+    with pytest.raises(ValueError, match=r"^target_epsilon 0\.001 is met by no sigma from 0\.2 to 1000\.0$"):
+        segments_sigma(run, 1e-3, DELTA)
+    assert max(asked) == pytest.approx(1000.0)
 
 
 # Whole DP-SGD runs: the adversaries against each other, and against accountants that are not ours.

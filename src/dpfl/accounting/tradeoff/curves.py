@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, reduce
 from typing import Protocol
 
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import expit, gammaln, logsumexp, ndtr, ndtri, roots_legendre
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.numerics import integer, integers, member, real, reals, root
+from dpfl.accounting.numerics import integer, integers, member, real, reals, root, zero_between
 from dpfl.accounting.tradeoff.privacy_loss import (
     LEAST_DELTA,
     PrivacyLoss,
@@ -344,19 +343,22 @@ INTERVAL = 5e-4
 CELLS = 20
 """A grid adds up to a quarter of its squared width to the variance of each loss: under 1e-3 of epsilon so."""
 LEFT_OUT = 1e-4
-"""Share of delta that the loss grid's ends may leave out; it is counted as lost."""
+"""Share of delta that the loss grid's ends may leave out over the whole run; it is counted as lost."""
 LONGEST_LOSS = 60.0
 """Largest loss on a grid of `INTERVAL`: where the losses reach farther, privacy is weak and the grid is coarser."""
-ARSINH_DELTA = 1e-3
-"""Largest delta up to which arsinh noise was tried against moves over several axes."""
+ARSINH_SHARE = 0.1
+"""Largest delta of a run with arsinh noise, as a share of the total variation of its arsinh rounds: up to a fifth of
+it moves spread over several axes never spent more in the cases tried, and from a half on they spent more in some."""
+LEAST_SIGMA = 1e-50
+"""Least sigma whose losses have finite squares."""
 SIGMA_TOLERANCE = 1e-4
 SIGMAS = (0.2, 1000.0)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """`rounds` >= 0 rounds with one noise law: sigma > 0 in units of a round's sensitivity, p in (0, 1] the share of
-    records in a batch.
+    """`rounds` >= 0 rounds with one noise law: sigma >= `LEAST_SIGMA` in units of a round's sensitivity, p in (0, 1]
+    the share of records in a batch.
 
     `arsinh_scale` > 0: a over sigma of the noise a arsinh(N/a); infinite for Gaussian noise.
     Raises ValueError naming the first field out of range.
@@ -370,7 +372,7 @@ class Segment:
 
     def __post_init__(self) -> None:
         integer("rounds", self.rounds)
-        real("sigma", self.sigma, above=0)
+        real("sigma", self.sigma, at_least=LEAST_SIGMA)
         real("p", self.p, above=0, at_most=1)
         real("arsinh_scale", self.arsinh_scale, above=0, infinite=True)
 
@@ -385,59 +387,72 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     """Return the epsilon at `delta` of a run of segments, one record replaced, batches of fixed size.
 
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
-    dots of the losses, above what they spend by less than 2e-3 of it if no round loses more than `LONGEST_LOSS`.
-    `delta` in [`LEAST_DELTA`, 1), at least one round in all; below it rounding in the composition, some 1e-15 of mass,
-    may hide losses: use `accounting.guarantee`. Arsinh noise is accounted for the full move of the sum along one axis,
-    with delta up to `ARSINH_DELTA` and arsinh_scale of 1 and more: a move spread evenly over more axes spent less in
-    every case tried there and more in some above that delta, and a shorter move may spend more below that scale.
-    Raises ValueError naming the argument. Guarantee: (epsilon, `delta`)-DP with one record replaced, for arsinh noise
-    as far as it was tried. Source: vandijk2023, sections 4.4 and 5.2.
+    dots of the losses. It is above what the rounds spend by less than 2e-3 of it if all have one noise law, none loses
+    more than `LONGEST_LOSS` and `delta` is at most 1e-3; one grid holds all segments, so that it is looser for those
+    whose losses are small beside another's. `delta` in [`LEAST_DELTA`, 1), at least one round in all; below it rounding
+    in the composition, some 1e-15 of mass, may hide losses: use `accounting.guarantee`. Arsinh noise is accounted for
+    the full move of the sum along one axis, with arsinh_scale of 1 and more and delta up to `ARSINH_SHARE` of the total
+    variation of its rounds: a move spread over more axes spent less in every case tried there, and more in some beyond
+    it; a shorter move may spend more below that scale. Raises ValueError naming the argument. Guarantee: (epsilon,
+    `delta`)-DP with one record replaced, for arsinh noise as far as it was tried. Source: vandijk2023, sections 4.4 and
+    5.2.
     """
     failure = real("delta", delta, at_least=LEAST_DELTA, below=1)
     runs = [segment for segment in segments if segment.rounds]
-    if any(np.isfinite(segment.arsinh_scale) for segment in runs):
-        real("arsinh_scale", min(segment.arsinh_scale for segment in runs), at_least=1, infinite=True)
-        real("delta with arsinh noise", delta, at_most=ARSINH_DELTA)
     if not runs:
         raise ValueError("segments must have at least one round in all, got none")
-    left_out = LEFT_OUT * failure
+    arsinh = [segment for segment in runs if np.isfinite(segment.arsinh_scale)]
+    for segment in arsinh:
+        real("arsinh_scale", segment.arsinh_scale, at_least=1)
+    loss = _composed_segments(runs, failure)
+    if arsinh:
+        variation = (loss if len(arsinh) == len(runs) else _composed_segments(arsinh, failure)).delta(0.0)
+        real("delta with arsinh noise", failure, at_most=ARSINH_SHARE * float(variation))
+    return float(loss.epsilon(failure))
+
+
+def _composed_segments(runs: Sequence[Segment], delta: float) -> PrivacyLoss:
+    """Return the composed loss of segments that all have rounds, on one grid that suits `delta`."""
+    # Every segment may leave out mass at the ends of its rounds' grid, when it is composed, and when it is joined.
+    left_out = LEFT_OUT * delta / (3 * len(runs))
     tails = [segment.tails() for segment in runs]
-    total = sum(segment.rounds for segment in runs)
-    reaches = [largest_loss(each, left_out / total) for each in tails]
+    reaches = [largest_loss(law, left_out / segment.rounds) for segment, law in zip(runs, tails, strict=True)]
     smallest_std = min(map(loss_std, tails, reaches))
     step = max(min(INTERVAL, smallest_std / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
-    composed: PrivacyLossDistribution | None = None
+    parts: list[PrivacyLossDistribution] = []
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
         with np.errstate(over="ignore"):  # as in privacy_loss.composed
             part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
-        loss = PrivacyLossDistribution(part)
-        composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)
-    return float(PrivacyLoss.of(composed).epsilon(failure))  # pyright: ignore[reportArgumentType]  # there is a segment
+        parts.append(PrivacyLossDistribution(part))
+    return PrivacyLoss.of(reduce(lambda one, other: one.compose(other, tail_mass_truncation=left_out), parts))
 
 
 def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: float, delta: float) -> float:
-    """Return the least sigma for which the segments `run(sigma)` spend at most `target_epsilon`, within 1e-4 of it.
+    """Return the least sigma from 0.2 to 1000 for which the segments `run(sigma)` spend at most `target_epsilon`.
 
-    `target_epsilon` > 0, `delta` as for `segments_epsilon`; `run` must give less epsilon for more sigma. Guarantee:
-    that of `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises ValueError naming the
-    argument, target_epsilon also if no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
+    Within 1e-4 of it, relatively. `target_epsilon` > 0, `delta` as for `segments_epsilon`; `run` must give less epsilon
+    for more sigma. Guarantee: that of `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises
+    ValueError naming the argument, target_epsilon also if no such sigma meets it. Source: `segments_epsilon` solved for
+    sigma.
     """
     target = real("target_epsilon", target_epsilon, above=0)
+    least, most = np.log(SIGMAS)
 
     @cache
     def excess(log_sigma: float) -> float:
         return segments_epsilon(run(float(np.exp(log_sigma))), delta) / target - 1
 
     low, high = 0.0, 0.7
-    while excess(high) > 0 and high < np.log(SIGMAS[1]):
-        low, high = high, high + 0.7
-    while low > np.log(SIGMAS[0]) and excess(low) < 0:
-        low, high = low - 0.7, low
-    if excess(high) > 0 or excess(low) < 0:
-        raise ValueError(f"target_epsilon {target} is met by no sigma from {SIGMAS[0]} to {SIGMAS[1]}")
-    # As `zero_between`; the training digests keep this text until the runs are trained anew.
-    result = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
-    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))  # pyright: ignore[reportCallIssue, reportArgumentType, reportOperatorIssue]
+    while excess(high) > 0:
+        if high == most:
+            raise ValueError(f"target_epsilon {target} is met by no sigma from {SIGMAS[0]} to {SIGMAS[1]}")
+        low, high = high, min(high + 0.7, most)
+    while excess(low) <= 0:
+        if low == least:
+            return SIGMAS[0]
+        low, high = max(low - 0.7, least), low
+    zero = zero_between(excess, low, high, xtol=SIGMA_TOLERANCE)
+    return float(np.exp(zero if excess(zero) <= 0 else min(zero + SIGMA_TOLERANCE, high)))
 
 
 # The trade-off curve of a complete DP-SGD run, against each adversary and by each approximation.

@@ -78,3 +78,9 @@ def test_a_slip_in_its_settings_is_one_line(experiment, job):
         experiments.require_known(job)
     with pytest.raises(InputError, match="releases is missing in the settings"):
         experiment.calibrate(job, {"records": {"all": 442}})
+
+
+def test_images_are_refused_by_name(experiment, job):
+    job.settings["dataset"] = "mnist"
+    with pytest.raises(InputError, match="^dataset must be a table, as insurance is; mnist holds images$"):
+        experiment.calibrate(job, {"records": {"train": 60000, "test": 10000}})

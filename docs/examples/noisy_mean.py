@@ -18,6 +18,7 @@ import pandas as pd
 from dpfl.accounting import FullBatch, Neighbouring, noise_multiplier
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.data.loading import load_table
+from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Count, Epsilon, Positive, Probability, Settings
 from dpfl.grid.training_job import Folders, TrainingJob
@@ -42,9 +43,11 @@ class MeanCell(Settings):
 def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its key, the least noise that keeps its budget, and what that noise is proven to spend.
 
-    Raises InputError naming the setting or the cell's key that cannot be used.
+    Raises InputError naming the setting or the cell's key that cannot be used, and where the data are no table.
     """
     settings, sampler, rows = MeanSettings.of(job.settings), FullBatch(), []
+    if "all" not in description["records"]:  # images have records to train on and to test on
+        raise InputError(f"dataset must be a table, as insurance is; {job.settings['dataset']} holds images")
     run = {"steps": settings.releases, "delta": settings.delta, "neighbouring": Neighbouring.REPLACE_ONE}
     for cell in job.cells:
         epsilon = MeanCell.of(cell).epsilon

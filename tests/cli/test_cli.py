@@ -271,6 +271,30 @@ def test_other_errors_of_the_system_are_not_taken_for_a_full_disk(failing):
         failing(errno.EIO)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("TABLES = {", "SyntaxError: '{' was never closed"),
+        ("import pandsa", "ModuleNotFoundError: No module named 'pandsa'"),
+        ("from dpfl.errors import InputErorr", "ImportError: cannot import name 'InputErorr' from 'dpfl.errors'"),
+        ("TABLES = {'a': recipe}", "NameError: name 'recipe' is not defined"),
+    ],
+)
+def test_a_module_of_ours_that_cannot_run_is_one_line_and_anothers_a_traceback(monkeypatch, capsys, code, said):
+    def met(path):
+        monkeypatch.setattr(cli, "app", lambda **_: exec(compile(f"\n{code}", path, "exec")))
+        cli.main()
+
+    own = str(Path(cli.__file__).parents[1] / "papers" / "smith2026" / "tables.py")
+    with pytest.raises(SystemExit) as caught:
+        met(own)
+    [line] = capsys.readouterr().err.splitlines()
+    assert caught.value.code == 2
+    assert line.startswith(f"dpfl: {own}:2: {said}") and line.endswith("; mend this line")
+    with pytest.raises((SyntaxError, ImportError, NameError)):
+        met("/elsewhere/tables.py")
+
+
 @pytest.mark.parametrize("words", ["print('a line')", "typer.echo('a line')", "typer.echo('a line' * 10**5)"])
 def test_who_stops_reading_ends_a_command_without_a_word(words):
     """As `dpfl status | head -1` does; a result that is cut off is no success, and no finding."""

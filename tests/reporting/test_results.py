@@ -73,6 +73,8 @@ def test_runs_of_a_paper_are_one_table(tmp_path):
     results = Results(tmp_path / "demo", {"bhaskar2025": tuple(paths)})
     assert results.runs("bhaskar2025")["seed"].tolist() == [1, 0]  # in the order of the files' names
     assert results.runs("lowy2021").empty
+    with pytest.raises(InputError, match=r"^no paper lowy2012; there are asoodeh2020, .*lowy2021, vandijk2023$"):
+        results.runs("lowy2012")  # an empty table would be a page that says that nothing was run
     assert np.isfinite(results.runs("bhaskar2025")["accuracy_pct"]).all()
     mine = results.runs("bhaskar2025")
     mine["seed"] = 7

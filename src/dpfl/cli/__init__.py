@@ -8,7 +8,9 @@ import re
 import select
 import signal
 import sys
+import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 _INTERRUPTED = "dpfl: interrupted; run the same command again to continue"
@@ -145,6 +147,20 @@ def main() -> None:
     except InputError as error:
         print(f"dpfl: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
+    except (SyntaxError, ImportError, NameError) as error:  # a module that its author has not finished
+        if not (line := _own_line(error)):
+            raise
+        words = printable(f"{line}: {type(error).__name__}: {getattr(error, 'msg', None) or error}")
+        print(f"dpfl: {words}; mend this line", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print(_INTERRUPTED, file=sys.stderr)
         sys.exit(130)
+
+
+def _own_line(error: SyntaxError | ImportError | NameError) -> str:
+    """Return file and line of this package that cannot be run; "" where the error is of another package's code."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    named = isinstance(error, SyntaxError) and error.filename
+    path, line = (Path(str(error.filename)), error.lineno) if named else (Path(last.filename), last.lineno)
+    return f"{path}:{line}" if path.is_relative_to(Path(__file__).parents[1]) else ""

@@ -17,6 +17,7 @@ import pandas as pd
 from packaging.version import Version
 from pandas.api.types import is_numeric_dtype
 
+from dpfl.catalog import keys
 from dpfl.errors import InputError
 from dpfl.files import opened, replacing
 from dpfl.grid.expansion import page_path
@@ -104,8 +105,10 @@ class Results:
         """Return the run tables of a paper as one table, one row per run; empty if nothing was trained.
 
         `origin` says where each run stands. `where` keeps the runs that have these values in these columns, as
-        experiment="canaries".
+        experiment="canaries". Raises InputError for a paper that there is not.
         """
+        if paper not in self.run_tables and paper not in keys():
+            raise InputError(f"no paper {paper}; there are {', '.join(keys())}")
         if paper not in self._read:
             tables = [_with_origins(path) for path in sorted(self.run_tables.get(paper, ()))]
             self._read[paper] = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

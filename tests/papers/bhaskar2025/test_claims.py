@@ -201,7 +201,7 @@ def test_stand_in_data_decide_nothing(tables, judged):
         (1, 200, (Verdict.AS_STATED, Verdict.AS_STATED)),
         (1, 50, (Verdict.AS_STATED, Verdict.AS_STATED)),  # above the central client is to have reached it
         (1, 5, (Verdict.AS_STATED, Verdict.NOT_RUN)),  # ten clients have
-        (-0.005, 5, (Verdict.WEAKER, Verdict.WEAKER)),  # farther by less than a point
+        (-0.005, 5, (Verdict.UNDECIDED, Verdict.WEAKER)),  # no step up or down by a point
     ],
 )
 def test_more_clients_have_to_do_better_and_to_come_closer_to_one_central_client(
@@ -317,6 +317,20 @@ def test_the_error_of_a_fitted_power_is_that_of_its_points(stored, judged):
     case = judged("more_clients_distance", stored("figures", "distances", rows)).cases[0].case
     # ln(d2/d1)/ln(100), each ln d with the error 0.02 of a 95 % half-width over ten runs.
     assert case.error == pytest.approx(math.sqrt(2) * 0.02 / 2.262157 / math.log(100), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("nearest", "verdict"), [(31.0, Verdict.AS_STATED), (30.0, Verdict.UNDECIDED), (29.0, Verdict.REFUTED)]
+)
+def test_one_local_epoch_has_to_end_nearest_to_the_run_without_noise(stored, judged, nearest, verdict):
+    """The nearest other split counts, after all epochs: of (20, 1) that is after its only round."""
+    ends = {1: 30.0, 2: nearest, 5: 40.0}
+    rows = [drift(10, end, epochs, rounds=20 // epochs, round="last") for epochs, end in ends.items()]
+    rows += [drift(10, epochs, epochs, rounds=20 // epochs) for epochs in (1, 2, 5)]
+    rows += [drift(10, 50.0, 20, rounds=1), drift(100, 3.0, round="last")]
+    judgement = judged("one_local_epoch_distance", stored("figures", "distances", pd.DataFrame(rows)))
+    assert judgement.verdict is verdict
+    assert [each.case.estimate for each in judgement.cases] == [pytest.approx(nearest - 30)]
 
 
 @pytest.mark.parametrize(

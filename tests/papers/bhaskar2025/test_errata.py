@@ -90,7 +90,14 @@ def test_the_parameters_of_networks_are_those_of_their_papers_and_of_the_sheet()
 def test_scatternet_with_a_linear_model_is_the_largest_on_grey_images():
     numbers = errata.smallest_model("fashion_mnist")
     assert numbers[:3] == (1, 4, 4)
-    assert numbers.shown == {"own": 39_700, "pixel": 26_010, "scattered": 33_066}
+    assert numbers.shown == {"own": 39_700, "pixel": 26_010, "scattered": 33_066, "colour": 155_530, "cited": 550_570}
+
+
+def test_noise_on_the_average_would_hide_nearly_everything():
+    """The same noise on a mean of 64 records is 64 times as much, in units of what one record moves."""
+    numbers = errata.noise_on_average()
+    assert numbers.printed == pytest.approx(errata.spent_by_prv(64 * errata.noise("prv"), 20), abs=2e-3)
+    assert 0 < numbers.printed < 0.1 and numbers.corrected == pytest.approx(2.93, abs=0.02)  # PRV overstates by 0.5 %
 
 
 def test_the_noise_of_every_step_counts():

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
+from dpfl.papers.bhaskar2025.distances import FIRST, LAST, NOISELESS
 from dpfl.papers.bhaskar2025.tables import COLUMN, LEVEL
 from dpfl.reporting.display_names import budget_name, model_name
 from dpfl.reporting.results import NotRunError, Results
@@ -332,6 +332,25 @@ def _fitted_power(name: str, line: pd.DataFrame) -> Case:
         target=-0.5,
         stand_in=_stand_in(line.iloc[0]),
     )
+
+
+def one_local_epoch_distance(results: Results) -> ClaimEvidence:
+    """Return how much farther from its noise-free run the nearest other split ends than (1, 20)."""
+    ends = _noise_free_distances(results)
+    ends = ends[(ends["round"] == LAST) | (ends["rounds"] == 1)]
+    cases = []
+    for (ran_on, model, epsilon, _), splits in ends.groupby(["ran_on", "model", "epsilon", "clients"]):
+        others = splits[splits["local_epochs"] > 1]
+        if others.empty:  # of other numbers of clients only (1, 20) was run
+            continue
+        other, first = others.loc[others["distance"].idxmin()], splits[splits["local_epochs"] == 1].iloc[0]
+        name = f"{ran_on}, {model_name(model)}, ε = {epsilon:g}, nearest other E = {other['local_epochs']:g}"
+        ended = [
+            from_interval("", row["runs"], row["distance"], row["distance_interval"], level=LEVEL)
+            for row in (other, first)
+        ]
+        cases.append(difference(name, *ended, stand_in=_stand_in(first)))
+    return ClaimEvidence(cases)
 
 
 def theorem2_bound(results: Results) -> ClaimEvidence:

@@ -17,7 +17,7 @@ from scipy import stats
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data import datasets
-from dpfl.data.datasets import CLASSES, COEFFICIENTS, GREY, feature_shape
+from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, feature_shape
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
 from dpfl.papers.bhaskar2025.tables import COLUMN, published_cells
@@ -131,13 +131,14 @@ def relu_in_tanh() -> Numbers:
 
 def smallest_model(dataset: str) -> Numbers:
     """Compare the rank of ScatterNet + linear by parameters: the fewest, by the cited networks, by the code's."""
-    channels, height, width = feature_shape(GREY)
-    own = channels * height * width * CLASSES + CLASSES
+    own, colour = (math.prod(feature_shape(images)) * CLASSES + CLASSES for images in (GREY, COLOUR))
     pixel, scattered = (parameters_of(NETWORKS[model, "mnist"][0]) for model in ("cnn_tanh", "scatter_cnn"))
     built = {model: parameters(model, dataset) for model in ("cnn_relu", "cnn_tanh", "scatter_cnn")}
     by_code = 1 + sum(count < parameters("scatter_linear", dataset) for count in built.values())
     by_text = 1 + sum(count < own for count in (pixel, pixel, scattered))
-    return Numbers(1, by_text, by_code, {"own": own, "pixel": pixel, "scattered": scattered})
+    shown = {"own": own, "pixel": pixel, "scattered": scattered}
+    shown |= {"colour": colour, "cited": parameters_of(NETWORKS["cnn_tanh", "cifar10"][0])}
+    return Numbers(1, by_text, by_code, shown)
 
 
 def parameters_of(layers: list[tuple[int, int, int]]) -> int:
@@ -160,6 +161,19 @@ NETWORKS = {
     ),
 }
 """Layers of the network that the text cites (papernot2021; tramer2021 for ScatterNet) and of the authors' code."""
+
+
+def noise_on_average() -> Numbers:
+    """Compare what a run spends with noise of sigma C on the mean of a batch, as section 3.3 has it, and on its sum."""
+    sigma, batch = noise(settings("accountant")), settings("batch_size")
+    shown = {"epochs": EPOCHS, "noise": sigma, "batch_size": batch, "error": SMALL_ERROR}
+    return Numbers(spent(sigma * batch, EPOCHS), spent(sigma, EPOCHS), spent_by_prv(sigma, EPOCHS), shown)
+
+
+def norm_of_distance(parameters: int) -> Numbers:
+    """Compare the mean l1 norm of standard normal numbers with the Euclidean norm that Appendix A takes."""
+    absolute = parameters * math.sqrt(2 / math.pi)
+    return Numbers(absolute, noise_norm(parameters), float(stats.chi.mean(parameters)))
 
 
 def noise_term(steps: int, parameters: int) -> Numbers:

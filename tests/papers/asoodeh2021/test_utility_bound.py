@@ -8,7 +8,7 @@ from dpfl.catalog import load
 from dpfl.papers.asoodeh2021 import errata, utility_bound
 from dpfl.papers.asoodeh2021.utility_bound import bounds, counterexample_message, draw_counterexamples, simulated_excess
 
-DECIDING = {"dimension": utility_bound.DECIDING, "rounds": utility_bound.ROUNDS, "repeats": utility_bound.REPEATS}
+DECIDING = {"dimension": utility_bound.DIMENSION, "rounds": utility_bound.ROUNDS, "repeats": utility_bound.REPEATS}
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONSTANTS = {"smoothness": 1.0, "strong_convexity": 1.0, "gradient_bound": 1.0, "gradient_variance": 0.0}
 """Of the loss |w|^2/2 in the unit ball."""
 DIMENSIONS = (1, 3, 10, 30, 100, 300)
-DECIDING, ROUNDS, REPEATS = 100, 20_000, 5
+DIMENSION, ROUNDS, REPEATS = 100, 20_000, 5
 """Dimension, rounds and runs of the entry of errata.yaml."""
 
 
@@ -64,10 +64,10 @@ def draw_counterexamples(data: pd.DataFrame) -> Figure:
         axis.plot(x, data[column], color=style.GREY if dash == "--" else style.RED, linestyle=dash, label=name)
     bars = {"color": style.BLUE, "marker": "o", "linestyle": "none", "label": "simulated runs"}
     axis.errorbar(x, data["excess_risk"], data["interval"], **bars)
-    deciding = _deciding(data)
-    place = deciding["features"], deciding["excess_risk"]
+    marked = _of_erratum(data)
+    place = marked["features"], marked["excess_risk"]
     axis.plot(*place, marker="o", markersize=13, markerfacecolor="none", color=style.RED, linestyle="none")
-    label = f"counterexample, d = {deciding['features']:g}:\n{_compared(deciding)}"
+    label = f"counterexample, d = {marked['features']:g}:\n{_compared(marked)}"
     axis.annotate(label, place, (8, -12), textcoords="offset points", ha="center", va="top", color=style.RED)
     style.ticks_at(axis, x)
     style.legend(figure, [axis], ncols=3)
@@ -78,16 +78,16 @@ def draw_counterexamples(data: pd.DataFrame) -> Figure:
 
 def counterexample_message(data: pd.DataFrame) -> str:
     """Say by how much the risk of the deciding case exceeds the published bound; "" without that case."""
-    if DECIDING not in set(data["features"]):
+    if DIMENSION not in set(data["features"]):
         return ""
-    deciding = _deciding(data)
-    times = deciding["excess_risk"] / deciding["bound_as_printed"]
-    return f"At d = {deciding['features']:g} the excess risk is {times:.2g} times Corollary 1's bound, which has no d"
+    marked = _of_erratum(data)
+    times = marked["excess_risk"] / marked["bound_as_printed"]
+    return f"At d = {marked['features']:g} the excess risk is {times:.2g} times Corollary 1's bound, which has no d"
 
 
-def _deciding(data: pd.DataFrame) -> pd.Series:
-    """Return the row of the case that decides the claim."""
-    return data[data["features"] == DECIDING].iloc[0]
+def _of_erratum(data: pd.DataFrame) -> pd.Series:
+    """Return the row of the erratum's case."""
+    return data[data["features"] == DIMENSION].iloc[0]
 
 
 def _compared(row: pd.Series) -> str:

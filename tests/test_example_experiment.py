@@ -82,5 +82,5 @@ def test_a_slip_in_its_settings_is_one_line(experiment, job):
 
 def test_images_are_refused_by_name(experiment, job):
     job.settings["dataset"] = "mnist"
-    with pytest.raises(InputError, match="^dataset must be a table, as insurance is; mnist holds images$"):
+    with pytest.raises(InputError, match=r"^dataset must be a table, as insurance is; mnist holds images$"):
         experiment.calibrate(job, {"records": {"train": 60000, "test": 10000}})

@@ -105,7 +105,7 @@ class Results:
         """Return the run tables of a paper as one table, one row per run; empty if nothing was trained.
 
         `origin` says where each run stands. `where` keeps the runs that have these values in these columns, as
-        experiment="canaries". Raises InputError for a paper that there is not.
+        experiment="canaries". Raises InputError for an unknown paper.
         """
         if paper not in self.run_tables and paper not in keys():
             raise InputError(f"no paper {paper}; there are {', '.join(keys())}")

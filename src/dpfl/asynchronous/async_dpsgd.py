@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 # Privacy of a client (vandijk2023, section 2.4): what it adds to its updates, and what that guarantees.
 
 _ASYNCHRONY = "delay, loss, order and interrupts are post-processing and change nothing"
-_ONE_AXIS = "arsinh noise: for moves of the sum along one axis, no proof for others"
+_ONE_AXIS = "arsinh noise: bounded for moves of the sum along one axis, no proof for others"
 _LEAKS = "inputs prepared with exact statistics of the records, which no guarantee covers"
 _BATCH_NORM = "batch normalisation: each clipped gradient depends on the whole batch, which no guarantee covers"
 _COUNTED = "the clip norm follows a noisy count, part of each round's Gaussian mechanism"
@@ -218,8 +218,8 @@ class ClientPrivacy:
         mechanism = Segmented(tuple(self.segments(self.strategy, sigma)))
         stated = PrivacyStatement.of(mechanism, self.sampler, **run, **noise)
         guarantee, note = stated.guarantee, self._note(stated.guarantee.upper)
-        if self._leak:
-            guarantee = replace(guarantee, upper=math.inf, upper_by=self._leak)
+        if unproven := self._leak or self._one_axis:
+            guarantee = replace(guarantee, upper=math.inf, upper_by=unproven)
         return replace(stated, guarantee=guarantee, note=note)
 
     @property
@@ -228,6 +228,11 @@ class ClientPrivacy:
         if self.preparation is InputNormalisation.BATCH:
             return _BATCH_NORM
         return _LEAKS if self.preparation.is_exact else ""
+
+    @property
+    def _one_axis(self) -> str:
+        """Reason that the bound of arsinh noise is no guarantee; empty for Gaussian noise."""
+        return _ONE_AXIS if math.isfinite(self.strategy.arsinh_scale) else ""
 
     def _note(self, spent: float) -> str:
         """Say how the accounting relates to what is done."""
@@ -238,8 +243,8 @@ class ClientPrivacy:
         sizes = dict.fromkeys(self.course.batch_sizes)
         if len(sizes) > 1:
             parts.append(f"segments with batches of {', '.join(map(str, sizes))}, each with its own rate, composed")
-        if math.isfinite(self.strategy.arsinh_scale):
-            parts.append(_ONE_AXIS)
+        if self._one_axis:
+            parts.append(f"{self._one_axis}; such moves spend at most {spent:.3g}")
         if self.preparation.is_private:
             parts.append(f"with the preparation's sigma of {self.preparation_sigma():.4g}")
         if self.strategy.adaptive_quantile is not None:

@@ -95,6 +95,10 @@ def test_what_states_an_epsilon_is_read_from_the_experiments_own_note(changed, r
             "batch normalisation, which no guarantee covers; the updates alone would spend 2",
             "an accountant of the updates alone",
         ),
+        (
+            "arsinh noise: bounded for moves of the sum along one axis, no proof for others",
+            "an accountant for moves along one axis",
+        ),
         ("rounds composed; segments with 0.302, 1 times this noise, composed", ONE_NOISE),
         ("rounds composed", OWN_BOUND),
     ],

@@ -27,6 +27,7 @@ _SOURCES = (
     ),
     (r"noise as published \(advanced_composition\)|noise 'theorem'", "the paper's formula"),
     (r"which no guarantee covers; the updates alone", "an accountant of the updates alone"),
+    (r"for moves of the sum along one axis", "an accountant for moves along one axis"),
 )
 _NOISE_CHANGES = "segments with"
 ONE_NOISE = "an accountant that leaves out the rounds with less noise"

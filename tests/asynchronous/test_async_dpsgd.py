@@ -107,7 +107,6 @@ def test_strategies_meet_the_budget_and_the_unpaid_one_does_not():
     assert segments_epsilon(parts, 1e-5) == pytest.approx(table["privacy_epsilon_proven"]["last_epoch"], rel=1e-3)
 
 
-
 def test_arsinh_noise_meets_the_budget_along_one_axis_and_proves_nothing():
     [row] = calibrated([{"strategy": "arsinh_4", "epsilon": 4.0}]).to_dict("records")
     assert math.isinf(row["privacy_epsilon_proven"]) and "one axis" in row["privacy_proven_by"]

@@ -33,7 +33,7 @@ WHOLE = {  # tests of several files, of the whole, or of what is no source
     "gpu": ["cuda", "memory"],
     "images": ["opacus_loop"],
     "mutants": ["mutants"],
-    "papers": ["claims", "errata", "letters", "messages", "partial_grids", "tables"],
+    "papers": ["claims", "errata", "letters", "messages", "partial_grids", "tables", "written_numbers"],
     "provenance": ["flips", "hostile_folder"],
     "provenance/audit": ["forgeries"],
     "reporting/report_page": ["browser"],

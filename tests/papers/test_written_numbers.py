@@ -1,0 +1,282 @@
+"""Numbers that a person wrote into a caption, a caveat or a deviation are those of the shipped results.
+
+A page fills in the numbers of its own data. Some sentences name a number of other data, or of a computation: they are
+written by hand and can go stale. Here each is written once more, with its numbers computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from dpfl.accounting.tradeoff import Guarantee, dpsgd_guarantee
+from dpfl.papers.vandijk2023.claims import clt_a1
+from dpfl.reporting.display_names import at_most
+from dpfl.reporting.results import read_csv
+
+SHIPPED = Path(__file__).parents[2] / "results" / "paper"
+WRITTEN = []
+
+
+def written(place: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
+    """Register a function that returns words of the text at "paper, file, key, ..."."""
+
+    def register(words: Callable[[], str]) -> Callable[[], str]:
+        WRITTEN.append(pytest.param(place, words, id=f"{place}: {words.__name__}"))
+        return words
+
+    return register
+
+
+def texts(part: Any) -> Iterator[str]:
+    """Yield every text of a part of a file, its white space as single spaces."""
+    if isinstance(part, str):
+        yield " ".join(part.split())
+    elif isinstance(part, dict | list):
+        for each in part.values() if isinstance(part, dict) else part:
+            yield from texts(each)
+
+
+@cache
+def shipped(kind: str, name: str) -> pd.DataFrame:
+    return read_csv(SHIPPED / kind / f"{name}.csv")
+
+
+def evidence(paper: str, claim: str) -> pd.DataFrame:
+    rows = shipped("claims", f"{paper}_evidence")
+    return rows[rows["claim"] == claim].set_index("case")
+
+
+# bhaskar2025: the published tables, runs of other tables, and the epsilons of the table of overlap.
+
+
+@written("bhaskar2025, claims, one_local_epoch_printed, caveat")
+def largest_published_lead() -> str:
+    return f"the largest is {-evidence('bhaskar2025', 'one_local_epoch_printed')['estimate'].min():.2f} points"
+
+
+@written("bhaskar2025, claims, scatter_linear_best_printed, caveat")
+def published_leads_without_privacy() -> str:
+    rows = evidence("bhaskar2025", "scatter_linear_best_printed")["estimate"]
+    first, second = (-rows[f"cifar10, no privacy, E = {epochs}, over ScatterNet + CNN"] for epochs in (1, 2))
+    assert (rows < 0).sum() == 2
+    return f"on CIFAR-10 without privacy ScatterNet + CNN leads by {first:.2f} and {second:.2f} points"
+
+
+@written("bhaskar2025, claims, scatter_linear_robust, caveat")
+def fall_on_fashion_mnist() -> str:
+    row = evidence("bhaskar2025", "scatter_linear_robust").loc["fashion_mnist, ScatterNet + linear, ε = 1.2"]
+    assert row["n"] == 10 and row["low"] > 2.28
+    return f"it falls by {row['estimate']:.2f} points ({row['low']:.2f} to {row['high']:.2f}, ten seeds)"
+
+
+@written("bhaskar2025, claims, scatter_linear_robust, because")
+def fall_of_the_published_column() -> str:
+    rows = shipped("tables", "bhaskar2025_table_3").query("model == 'scatter_linear' and epsilon == 2.7")
+    first, last = (rows.set_index("local_epochs")["published_accuracy_pct"][epochs] for epochs in (1, 20))
+    return f"the column that starts with {first:.2f} ends at {last:.2f}, a difference of {first - last:.2f}"
+
+
+@written("bhaskar2025, claims, scatter_linear_robust_printed, because")
+def largest_published_fall() -> str:
+    rows = evidence("bhaskar2025", "scatter_linear_robust_printed")["estimate"]
+    return f"The largest fall in the tables is {rows.max():.2f} points"
+
+
+@written("bhaskar2025, paper, deviations")
+def two_runs_of_one_seed() -> str:
+    ends = []
+    for job in ("", "open_settings_"):
+        kind = "0_3_0_5_fixed_plain" if job else "steady"
+        runs = read_csv(SHIPPED / "runs" / "bhaskar2025" / f"{job}mnist_cnn_relu_k10_{kind}_seed0.csv.gz")
+        [end] = runs[(runs["local_epochs"] == 4) & (runs["epsilon"] == math.inf)]["accuracy_pct"]
+        ends.append(f"{end:.2f} %")
+    return f"(4, 5), seed 0, ended at {ends[0]} and, in the study open_settings, at {ends[1]}"
+
+
+def spent_by_two_clients(dataset: str) -> str:
+    rows = shipped("tables", "bhaskar2025_overlap")
+    rows = rows[(rows["dataset"] == dataset) & (rows["clients"] == 10)].sort_values("epsilon", ascending=False)
+    assert set(rows["holders_quarter"]) == {2} and {f"{share:.0%}" for share in rows["share_several"]} == {"26%"}
+    (large, for_large), (small, for_small) = zip(rows["epsilon"], rows["epsilon_quarter"], strict=True)
+    for_large, for_small = at_most(for_large, places=2), at_most(for_small, places=2)
+    return f"A record with two spends {for_large} for a published {large:g} and {for_small} for {small:g} (table of"
+
+
+@written("bhaskar2025, paper, tables, table_2, caption")
+def overlap_on_mnist() -> str:
+    return spent_by_two_clients("mnist")
+
+
+@written("bhaskar2025, paper, tables, table_3, caption")
+def overlap_on_fashion_mnist() -> str:
+    return spent_by_two_clients("fashion_mnist")
+
+
+@written("bhaskar2025, paper, tables, table_4, caption")
+def overlap_on_cifar10() -> str:
+    return spent_by_two_clients("cifar10")
+
+
+def distance_of_the_chosen_rate(batches: str) -> str:
+    rows = shipped("tables", "bhaskar2025_open_settings").query("dataset == 'cifar10'")
+    tried = rows.groupby(["plain_batches", "learning_rate"])["distance_pct"].median()
+    assert rows.query("momentum == 0.5").groupby("learning_rate").size().eq(8).all()
+    assert tried["shuffled"].idxmin() == 0.2
+    return f"{tried[batches][0.2]:.2f} points"
+
+
+@written("bhaskar2025, paper, tables, table_4, caption")
+def distance_with_shuffled_batches() -> str:
+    return f"with shuffled batches (median {distance_of_the_chosen_rate('shuffled')})"
+
+
+@written("bhaskar2025, paper, tables, table_4, caption")
+def distance_in_fixed_order() -> str:
+    return f"in fixed order, with which the same rate is {distance_of_the_chosen_rate('fixed')} away"
+
+
+# vandijk2023: what an adversary learns of a run of 6,000 records and 20 epochs, at delta = 1e-5.
+
+SIGMAS = (1.0, 2.0, 8.0)
+
+
+@cache
+def guarantee(sigma: float, batch: int = 250, epochs: int = 20) -> Guarantee:
+    return dpsgd_guarantee(n=6000, m=batch, epochs=epochs, sigma=sigma, adversary="A1")
+
+
+def epsilon(sigma: float, batch: int) -> float:
+    return float(guarantee(sigma, batch).epsilon(1e-5))
+
+
+def in_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+@written("vandijk2023, claims, clt_a1, caveat")
+def ratio_after_500_epochs() -> str:
+    return f"with 500 epochs and sigma = 1.6 the ratio is {clt_a1(1.6, 500).estimate:.2f}"
+
+
+@written("vandijk2023, claims, epochs_not_rounds, caveat")
+def batches_of_all_records() -> str:
+    rows = evidence("vandijk2023", "epochs_not_rounds")["estimate"]
+    little, much = (1 - rows[f"batches of 6000 against 1, sigma = {sigma}"] for sigma in (8, 1))
+    most = max(1 - epsilon(sigma, 6000) / epsilon(sigma, 1) for sigma in SIGMAS)
+    return (
+        f"with batches of all records mu is {in_percent(little)} (sigma = 8) to {in_percent(much)} (sigma = 1) lower "
+        f"than with batches of one, and epsilon up to {in_percent(most)}"
+    )
+
+
+@written("vandijk2023, claims, epochs_not_rounds, caveat")
+def batches_of_half_the_records() -> str:
+    assert max(1 - epsilon(sigma, 3000) / epsilon(sigma, 1) for sigma in SIGMAS) < 0.1
+    return "With half the records or fewer the rounds change epsilon by less than a tenth"
+
+
+@written("vandijk2023, claims, epochs_not_rounds, because")
+def width_of_the_band() -> str:
+    return f"At 20 epochs h-bar's is {100 * (1 - math.sqrt((1 - 40**-0.5) / (1 + 40**-0.5))):.1f} % below h's"
+
+
+@written("vandijk2023, claims, epochs_simple, settings")
+def error_with_fewer_epochs() -> str:
+    rows = shipped("figures", "vandijk2023_epochs_not_rounds").query("panel == 'epochs' and curve == 'A1'")
+    return f"there the approximation is wrong by up to {in_percent(rows['mu_over_simple'].max() - 1)}"
+
+
+@written("vandijk2023, claims, epochs_simple, caveat")
+def error_with_twenty_epochs() -> str:
+    rows = evidence("vandijk2023", "epochs_simple")["estimate"]
+    little, much = (rows[f"E = 20, sigma = {sigma}"] - 1 for sigma in (8, 1))
+    assert rows[~rows.index.str.startswith("E = 20,")].max() - 1 < 0.09
+    return f"mu is {in_percent(little)} (sigma = 8) to {in_percent(much)} (sigma = 1) above sqrt(E)/sigma, from 50"
+
+
+@written("vandijk2023, claims, epochs_bounds, caveat")
+def above_the_bound() -> str:
+    over = evidence("vandijk2023", "epochs_bounds")["estimate"]
+    epochs = over.index.str.extract(r"E = (\d+)", expand=False).astype(int)
+    adds = pd.Series([math.sqrt(1 + (2 * each) ** -0.5) - 1 for each in epochs], over.index)
+    most = ((1 + over * adds) / (1 + adds)).max() - 1
+    assert (over > 1).sum() == 9 and len(over) == 12
+    return f"the exact mu is above h's in nine of the twelve cases, by {in_percent(most)} at most"
+
+
+@written("vandijk2023, claims, epochs_bounds, because")
+def what_the_bound_adds() -> str:
+    few, many = (in_percent(math.sqrt(1 + (2 * epochs) ** -0.5) - 1) for epochs in (20, 200))
+    return f"which adds {few} at 20 epochs and {many} at 200"
+
+
+@written("vandijk2023, claims, asynchronous_guarantee, because")
+@written("vandijk2023, paper, tables, canaries, caption")
+def most_that_trials_prove() -> str:
+    error = 1 - 0.025 ** (1 / 1024)  # the 95 % interval of no error in 1,024 trials
+    return f"1,024 trials prove an epsilon of {math.log((1 - error) / error):.1f} at most"
+
+
+@written("vandijk2023, paper, figures, delay_loop, caption")
+def closings_at_the_longest_delay() -> str:
+    rows = shipped("figures", "vandijk2023_delay_loop").query("scenario == 'late_64' and epochs == 10")
+    [closings] = rows["closings"].unique()
+    return f"A delay of 64 closes the loop only {closings:.1f} times in 240 rounds"
+
+
+# asoodeh2020 and asoodeh2021.
+
+
+@written("asoodeh2020, claims, convex_late_records, caveat")
+def epsilons_below_proposition_1() -> str:
+    rows = evidence("asoodeh2020", "convex_late_records")["estimate"]
+    up_to = {record: rows[f"record {record}: below Proposition 1 up to epsilon"] for record in (30, 20)}
+    return f"Record 30 has the lower delta up to epsilon = {up_to[30]:g} only, record 20 up to {up_to[20]:g}"
+
+
+@written("asoodeh2020, paper, figures, figure_3, caption")
+def where_the_later_result_is_smaller() -> str:
+    rows = shipped("figures", "asoodeh2020_figure_3").query("i == 20").pivot_table("delta", "epsilon", "route")
+    smaller = rows.index[rows["shifted_gdp"] < rows["theorem_4"]]
+    assert list(smaller) == list(rows.index[rows.index >= smaller.min()])
+    return f"It is smaller than Theorem 4 for record 20 from about epsilon = {smaller.min():g} on"
+
+
+@written("asoodeh2021, claims, relaxed_looser, caveat")
+def how_much_looser() -> str:
+    cases = evidence("asoodeh2021", "relaxed_looser")["estimate"]
+    setting = cases.index.str.rpartition(", ", expand=False).str[0]
+    by = cases.groupby(setting).agg(["min", "max"])
+    [least] = by["max"][by["max"] < 1.1]
+    most = by[by["max"] > 2]
+    assert len(most) == 2 and (most["min"] > 2).all()
+    return (
+        f"In one setting the bound is looser by {100 * (least - 1):.2f} %, in two, whose steps are large against the "
+        f"ball, by {most['min'].min():.1f} to {most['max'].max():.1f} times"
+    )
+
+
+@written("asoodeh2021, paper, figures, figure_2, caption")
+def whole_rounds() -> str:
+    rows = shipped("figures", "asoodeh2021_figure_2").query("panel == 'published' and q == 0.3 and epsilon == 0")
+    delta = rows[rows["form"] != "one round alone"].set_index("rounds")["delta"]
+    below, above = delta[3.0] / delta[10 / 3], delta[4.0] / delta[10 / 3]
+    return f"with whole rounds, T = 3 and T = 4, delta is {below:.1f} and {above:.1f} times as high"
+
+
+@pytest.mark.parametrize(("place", "words"), WRITTEN)
+def test_a_number_written_by_hand_is_that_of_the_results(place, words):
+    paper, name, *keys = place.split(", ")
+    part = yaml.safe_load((files("dpfl") / "papers" / paper / f"{name}.yaml").read_text(encoding="utf-8"))
+    for key in keys:
+        part = part[key]
+    assert any(words() in text for text in texts(part)), f"{place} should say: {words()}"

@@ -56,6 +56,7 @@ class Tighter:
 # clipped mean, a bound whose profile takes both directions as worst at once.
 EXPECTED = {
     ("asoodeh2020", "step_size"): Agrees(2e-3),
+    ("asoodeh2020", "step_size_laplace"): Agrees(2e-3),
     ("asoodeh2020", "last_record_laplace"): Agrees(2e-3),
     ("asoodeh2020", "vacuous_stopping"): Tighter(),
     ("asoodeh2021", "corollary_utility"): Between(),

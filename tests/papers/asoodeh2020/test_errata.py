@@ -33,6 +33,14 @@ def test_a_step_of_eight_stretches_by_three():
     assert numbers.independent == pytest.approx(numbers.corrected, rel=2e-3)
 
 
+def test_so_it_does_with_laplace_noise():
+    """Two Laplace laws of scale 1 and r apart have a total variation of 1 - e^(-r/2)."""
+    numbers = errata.step_size_laplace(8.0, 0.5)
+    first, printed, corrected = (1 - math.exp(-distance / 2) for distance in (2, 1 / 8, 3 / 8))
+    assert numbers[:2] == pytest.approx((first * printed, first * corrected))
+    assert numbers.independent == pytest.approx(numbers.corrected, rel=2e-3)
+
+
 @pytest.mark.parametrize(("epsilon", "promised"), [(0.6, 0.0), (0.4, 1 - math.exp(-0.8))])
 def test_no_step_after_the_last_record_protects_it(epsilon, promised):
     """1 - e^((epsilon - 2)/2) for Laplace noise of scale 1 and points 2 apart; nothing is promised below 0.5."""

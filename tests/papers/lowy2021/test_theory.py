@@ -96,6 +96,7 @@ def test_acceleration_follows_the_paired_difference_at_the_theorems_rounds(
     assert case.case.estimate == pytest.approx(speed - 1, abs=0.05)  # as a share of Algorithm 2's risk
     assert len(beside) == 2 and {each.status for each in beside} == {Status.BESIDE}
     [longer] = judged("acceleration_more_rounds", results).cases
+    assert (longer.status is Status.BESIDE) == smooth  # the theorem is about losses that are not
     assert longer.case.case == f"{task}, 64 rounds against 256"
     other = "acceleration" if smooth else "acceleration_smooth"
     assert judged(other, results).verdict is Verdict.NOT_RUN

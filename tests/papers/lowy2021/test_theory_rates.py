@@ -22,8 +22,8 @@ CLAIMS = {
     "convex_rate": ("rates_convex", "theory_rates", "theorem", 1),
     "strongly_convex_rate": ("rates_strongly_convex", "theory_rates", "theorem", 1),
     "one_pass_rate": ("rates_one_pass_convex", "theory_one_pass_rates", "theorem", 1),
-    "convex_lower_bound": ("bounds_convex", "theory_lower_bounds", "tight", -1),
-    "strongly_convex_lower_bound": ("bounds_strongly_convex", "theory_lower_bounds", "tight", -1),
+    "convex_lower_bound_measured": ("bounds_convex", "theory_lower_bounds", "tight", -1),
+    "strongly_convex_lower_bound_measured": ("bounds_strongly_convex", "theory_lower_bounds", "tight", -1),
 }
 
 
@@ -108,7 +108,7 @@ def test_where_theorem_3_1_speaks(changes, speaks):
 def test_an_axis_of_which_the_theorem_does_not_speak_stands_beside(made_up, written, judged):
     results = made_up(rows_of("bounds_convex", "tight", clients=500))
     written(results, "theory_lower_bounds")
-    judgement = judged("convex_lower_bound", results)
+    judgement = judged("convex_lower_bound_measured", results)
     counted = {each.case.case for each in judgement.cases if each.status is not Status.BESIDE}
     assert counted == {"convex, worst of the family, clients, least noise"}
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 from scipy.integrate import quad
+from scipy.optimize import brentq
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.kernels import DiscretisedInterval, NoiseLaw
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd, gaussian_pnsgd, stopped_delta
+from dpfl.papers.asoodeh2020.figures import parameters, routes
 from dpfl.randomness import generator
 from dpfl.reporting.rules import Case, ClaimEvidence
 
@@ -118,16 +120,18 @@ def beats_rdp(results: Results) -> ClaimEvidence:
 
 def beats_rdp_late_most(results: Results) -> ClaimEvidence:
     """Compare the gain of each record with the one before on both axes of Figure 2; beside, by how many times."""
+    by_record = {int(i): rows for i, rows in _against_renyi(results, "figure_2").groupby("i")}
     shown = {
-        "mean difference in delta": lambda rows: float((rows["proposition_1"] - rows["theorem_4"]).mean()),
-        f"difference in epsilon at delta = {DELTA:g}": lambda rows: (
-            _epsilon_at(rows, "proposition_1") - _epsilon_at(rows, "theorem_4")
-        ),
+        "mean difference in delta": {
+            i: float((rows["proposition_1"] - rows["theorem_4"]).mean()) for i, rows in by_record.items()
+        },
+        f"difference in epsilon at delta = {DELTA:g}": {
+            i: _epsilon_at(i, "proposition_1") - _epsilon_at(i, "theorem_4") for i in by_record
+        },
     }
-    by_record = dict(list(_against_renyi(results, "figure_2").groupby("i")))
     cases = [
-        Case(f"{measure}, record {late} over record {early}", gain(by_record[late]), target=gain(by_record[early]))
-        for measure, gain in shown.items()
+        Case(f"{measure}, record {late} over record {early}", gains[late], target=gains[early])
+        for measure, gains in shown.items()
         for early, late in itertools.pairwise(sorted(by_record))
     ]
     orders = [Case(f"median orders of magnitude in delta, record {i}", _orders(rows)) for i, rows in by_record.items()]
@@ -181,10 +185,14 @@ def _against_renyi(results: Results, figure: str) -> pd.DataFrame:
     return data.pivot(index=["i", "epsilon"], columns="route", values="delta").reset_index()
 
 
-def _epsilon_at(rows: pd.DataFrame, route: str) -> float:
-    """Return the least epsilon drawn at which a route's delta is at most DELTA; the last one if none is."""
-    reached = rows.loc[rows[route] <= DELTA, "epsilon"]
-    return float(reached.min() if len(reached) else rows["epsilon"].max())
+def _epsilon_at(i: int, route: str) -> float:
+    """Return the least epsilon at which a route's delta is at most DELTA for record `i` of Figure 2, drawn or not."""
+    _, values = parameters("figure_2")
+
+    def above(epsilon: float) -> float:
+        return float(routes(np.array([epsilon]), i, values)[route][0]) - DELTA
+
+    return 0.0 if above(0.0) <= 0 else float(brentq(above, 0.0, 50.0))
 
 
 def _orders(rows: pd.DataFrame) -> float:

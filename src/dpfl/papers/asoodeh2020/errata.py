@@ -68,6 +68,17 @@ def step_size(eta: float, smoothness: float) -> Numbers:
     return Numbers(first * contraction.theta(0.0, 1 / eta), corrected, run.delta(0.0, 1))
 
 
+def step_size_laplace(eta: float, smoothness: float) -> Numbers:
+    """Compare Theorem 3 with an exact run whose update has Lipschitz constant eta smoothness - 1 > 1."""
+
+    def divergence(distance: float) -> float:
+        return float(contraction.laplace_divergence(0.0, 0.0, distance, 1.0))
+
+    run = ExactPnsgd(eta, laplace(scale=eta), lipschitz=1.0, diameter=1.0, curvature=smoothness)
+    printed, corrected = (divergence(2.0) * divergence(factor / eta) for factor in (1.0, eta * smoothness - 1))
+    return Numbers(printed, corrected, run.delta(0.0, 1))
+
+
 def last_record_laplace(epsilon: float, diameter: float) -> Numbers:
     """Compare Theorem 3's "delta = 0" at the last record with an exact run."""
     values = {"eta": 1.0, "scale": 1.0, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.0}

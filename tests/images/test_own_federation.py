@@ -86,6 +86,10 @@ class Recurrent(nn.Module):
         self.scores = nn.Linear(4, 3)
     def forward(self, x):
         return self.scores(self.memory(x[:, None])[0][:, -1])
+class Remembering(Recurrent):
+    def __init__(self):
+        super().__init__()
+        self.memory = nn.LSTM(5, 4, batch_first=True)
 def Tuple():
     return nn.GRU(5, 3)
 class Addressed(Failing):
@@ -400,7 +404,8 @@ def test_a_delta_that_no_accountant_serves_is_one_line():
         ("foreign_nets:Lazy", "has weight, whose size is not known yet: use no lazy layer"),
         ("foreign_nets:Wide", "cannot read records of shape (5,): RuntimeError"),
         ("foreign_nets:Failing", "cannot read records of shape (5,): KeyError: 'no\\nway'"),
-        ("foreign_nets:Recurrent", "Recurrent has GRU memory, which torch cannot differentiate record by record"),
+        ("foreign_nets:Recurrent", "Recurrent has GRU memory; recurrent layers cannot be trained record by record"),
+        ("foreign_nets:Remembering", "Remembering has LSTM memory; recurrent layers cannot be trained"),
         ("foreign_nets:Tuple", "gives tuple for 3 records; it must give a score a class"),
         ("foreign_nets:Addressed", "cannot read records of shape (5,): ValueError: not <object object>"),
         ("foreign_nets:Narrow", "gives 2 scores, but the labels have 3 classes"),

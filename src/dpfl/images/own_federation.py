@@ -333,8 +333,9 @@ def _foreign(what: str) -> Iterator[None]:
         raise InputError(f"model: {what}: {type(error).__name__}: {reason}") from None
 
 
-_UNSERVED = (nn.GRU, nn.RNN, nn.GRUCell, nn.RNNCell)
-"""Layers that torch 2 cannot differentiate under vmap: where that fails, they are the reason."""
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+"""Layers that cannot be trained record by record: torch 2 does not differentiate nn.GRU and nn.RNN under vmap, and of
+nn.LSTM, which returns several tensors, the engine cannot tell the memory."""
 
 
 def checked_rule(model: OwnModel, x: Tensor, y: Tensor, classes: int) -> GradientRule:
@@ -360,14 +361,11 @@ def checked_rule(model: OwnModel, x: Tensor, y: Tensor, classes: int) -> Gradien
         raise InputError(
             f"model: {model.path} mixes the records of a batch, so that no record's gradient can be clipped"
         )
-    how = "record by record (torch.func.vmap and grad)"
-    unserved = [(name, each) for name, each in model.module.named_modules() if isinstance(each, _UNSERVED)]
-    fault = f"{model.path} cannot be differentiated {how}"
-    if unserved:
-        [name, layer], *_ = unserved
-        layer_name = f"{type(layer).__name__} {name}".rstrip()
-        fault = f"{model.path} has {layer_name}, which torch cannot differentiate {how}, other than nn.LSTM"
-    with _foreign(fault):
+    for name, layer in model.module.named_modules():
+        if isinstance(layer, _RECURRENT):
+            named = f"{type(layer).__name__} {name}".rstrip()
+            raise InputError(f"model: {model.path} has {named}; recurrent layers cannot be trained record by record")
+    with _foreign(f"{model.path} cannot be differentiated record by record (torch.func.vmap and grad)"):
         rule = gradient_rule(model.module, cross_entropy, x[0])
         rule.clipped_sums(model.initial[None], (x, y, torch.ones_like(y, dtype=x.dtype)), x.new_ones(1))
     return rule

@@ -134,4 +134,4 @@ def test_the_records_with_several_of_ten_clients():
 def test_what_the_paper_states_is_not_called_unstated():
     """It says: randomly sample a mini-batch of size L; group normalization for ScatterNet + CNN."""
     entry = load("bhaskar2025").errata["unstated_settings"]["printed_form"]
-    assert '"randomly sample a mini-batch of size L"' in entry and 'the groups of its "group normalization"' in entry
+    assert '"randomly sample a mini-batch of size L"' in entry and 'the groups of the "group normalization"' in entry

@@ -268,8 +268,19 @@ def test_shuffling_is_judged_where_the_theorems_condition_holds(made_up, written
     assert powers == [pytest.approx(-0.5)]
     many = made_up(shuffle_rows(noise, (16, 512)))  # 16 ln(18 16 512/1e-6) = 411
     written(many, "theory_shuffle")
-    enough = judged("shuffle", many)
+    enough = judged("shuffle_near_central", many)
     assert enough.verdict is verdict and "M = 512" in enough.cases[0].case.case
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(1.2, Verdict.AS_STATED), (1.4, Verdict.REFUTED)])
+def test_the_constant_of_theorem_4_1_may_not_grow_with_the_clients(made_up, written, judged, noise, verdict):
+    results = made_up([*shuffle_rows(1.2, (16, 512)), *shuffle_rows(noise, (1024,))])
+    written(results, "theory_shuffle")
+    judgement = judged("shuffle", results)
+    [case] = [each.case for each in judgement.cases if each.status is not Status.BESIDE]
+    assert judgement.verdict is verdict and case.case == "M = 1024, R = 16"
+    logarithms = [math.log(16 * count / 1e-6) for count in (512, 1024)]  # of R M^2/(N delta); the others are alike
+    assert case.estimate == pytest.approx((noise / 1.2) ** 2 * logarithms[0] / logarithms[1])
 
 
 @pytest.mark.parametrize(("noise", "verdict"), [(1.2, Verdict.AS_STATED), (9.0, Verdict.REFUTED)])

@@ -67,7 +67,7 @@ def renyi_sign(order: float, mu: float) -> Numbers:
 def group_delta(g: int, epsilon: float, delta: float) -> Numbers:
     """Compare the delta of a group with the worst mechanism's."""
     worst = tradeoff.group(tradeoff.Curve.of_epsilon_delta(epsilon, delta), g)
-    corrected = dpsgd.group_delta(epsilon, delta, g)
+    corrected = dpsgd.group_delta_bound(epsilon, delta, g)
     return Numbers(group_delta_as_printed(delta, g), corrected, tradeoff.delta_of(worst, g * epsilon))
 
 

@@ -1,6 +1,7 @@
 """Files: replaced whole or left as they were, and sealed bytes that come back or not at all."""
 
 import os
+import subprocess
 
 import pytest
 from hypothesis import given, settings
@@ -29,8 +30,11 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
 
 def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
     path = tmp_path / "a [1].csv"
-    left = tmp_path / ".a [1].csv.123.partial"
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f".a [1].csv.{ended.pid}.partial"
     others = [".a [1].csv.record.json.123.partial", ".b.csv.123.partial", "a [1].csv.x"]
+    others.append(f".a [1].csv.{os.getppid()}.partial")  # of a writer that lives
     for name in (left.name, *others):
         (tmp_path / name).write_text("half")
     write_atomically(path, "whole")

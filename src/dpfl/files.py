@@ -56,10 +56,22 @@ def unfinished(path: Path) -> Path:
 
 
 def clear_unfinished(path: Path) -> None:
-    """Remove the partial files that killed writers of `path` have left; a path has one writer at a time."""
+    """Remove the partial files that killed writers of `path` have left, but no file of a process that lives."""
     for left in path.parent.glob(f".{escape(path.name)}.*{_PARTIAL}"):
-        if left.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL).isdigit():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        writer = left.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL)
+        if writer.isdigit() and (int(writer) == os.getpid() or not _is_alive(int(writer))):
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    """Return whether this machine runs a process of that number, ours or another user's."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_atomically(path: Path, text: str) -> None:

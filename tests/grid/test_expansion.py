@@ -39,6 +39,23 @@ def test_names_say_which_setting_a_candidate_changes():
     assert {"readings_mnist_scatter_linear_k10_rdp_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
 
 
+def test_two_entries_that_would_share_a_noise_are_refused(monkeypatch):
+    """Other seeds a job give other names, and the same calibration."""
+    base = {"experiment": "fedavg_images", "cells": {"epsilon": [2.0]}, "sweep": {"dataset": ["mnist"]}}
+
+    def expanded(**other):
+        entries = [
+            {**base, "seeds": {"count": 1, "per_job": 1}},
+            {**base, "seeds": {"count": 2, "per_job": 2}, **other},
+        ]
+        monkeypatch.setattr(expansion, "load", lambda key: paper_of({"demo": entries}))
+        return expansion.expand(resolved(papers=["bhaskar2025"]))
+
+    assert [job.name for job in expanded()] == ["mnist_seed0", "mnist_seeds0to1"]
+    with pytest.raises(InputError, match=r"mnist_seed0 and mnist_seeds0to1 differ in their settings, but would share"):
+        expanded(settings={"delta": 1e-6})
+
+
 def test_a_job_s_name_says_its_axes_and_its_seeds(monkeypatch):
     """By hand; names are part of paths that a record and the shipped results have."""
     base = {"experiment": "fedavg_images", "cells": {"epsilon": [2.0]}}

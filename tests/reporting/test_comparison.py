@@ -162,6 +162,14 @@ def test_fewer_than_three_seeds_and_lacking_cells_are_named():
     assert set(verdicts(first, first).values()) == {"identical"}
 
 
+def test_a_cell_that_reached_no_number_in_one_source_is_named_and_is_not_lacking():
+    first = runs({"a": 1.0, "b": 2.0})
+    for lost in (math.nan, math.inf):
+        second = first.assign(accuracy_pct=first["accuracy_pct"].where(first["model"] == "b", lost))
+        assert verdicts(first, second) == {"model a": "without a number in one", "model b": "identical"}
+        assert verdicts(second, second) == {"model a": "identical", "model b": "identical"}
+
+
 def test_one_number_from_all_seeds_is_undecided():
     """Two numbers tell neither the step of their metric nor its scatter."""
     first = runs({"a": 50.0}, scatter=0.0)

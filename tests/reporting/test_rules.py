@@ -211,6 +211,17 @@ def test_a_single_run_decides_nothing(rule):
     )
 
 
+def test_an_only_case_within_the_margin_says_so():
+    judgement = judge(
+        ClaimEvidence([Case("c", -0.2, 0.1, 10, 9)]),
+        Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 1.0, "gain, in points ="),
+    )
+    assert (judgement.verdict, judgement.reason) == (
+        Verdict.WEAKER,
+        "Its only case comes within the margin (1 point) of it.",
+    )
+
+
 @pytest.mark.parametrize(
     ("counts", "said"),
     [

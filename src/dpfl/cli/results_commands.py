@@ -45,11 +45,11 @@ def compare(
         write_table(cells, csv)
     for where, names in cells.attrs["compared"].items():
         print(f"{where}: cells are matched without {', '.join(names)}, which differs in all runs")
-    outside = cells[cells["verdict"] == Difference.OUTSIDE]
+    outside = cells[cells["verdict"].isin([Difference.OUTSIDE, Difference.NO_NUMBER])]
     for row in (cells if len(cells) <= _SHOWN else outside.sort_values("holm_p_value").head(_SHOWN)).to_dict("records"):
         print(f"{row['paper']} {row['experiment']}, {row['cell']}: {_change(row)}")
     if len(outside) > _SHOWN:
-        print(f"... and {len(outside) - _SHOWN} more outside chance (--csv has all)")
+        print(f"... and {len(outside) - _SHOWN} more that differ (--csv has all)")
     counts = cells["verdict"].value_counts()
     print(
         f"{len(cells)} cell{'s' if len(cells) > 1 else ''}: "

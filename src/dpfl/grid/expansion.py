@@ -36,10 +36,23 @@ def expand(config: Mapping[str, Any]) -> list[TrainingJob]:
             f"{paper}/grid.yaml gives the job {name} twice: let its entries differ in a sweep axis or in `part`, and "
             "name no value of an axis twice"
         )
+    _require_own_noise(jobs)
     if entries and not jobs:
         only = {axis: values for axis, values in config["only"].items() if values}
         raise InputError(f"only: {only} leaves no run of scale {config['scale']}; {_where_else(config)}")
     return jobs
+
+
+def _require_own_noise(jobs: list[TrainingJob]) -> None:
+    """Raise InputError for two jobs that share a noise calibration and are not alike: seeds alone may differ."""
+    known: dict[tuple[str, str], TrainingJob] = {}
+    for job in jobs:
+        first = known.setdefault((job.paper, job.calibration_key), job)
+        if (first.settings, first.cells) != (job.settings, job.cells):
+            raise InputError(
+                f"{job.paper}/grid.yaml: {first.name} and {job.name} differ in their settings, but would share one "
+                "noise: let their entries differ in a sweep axis or in `part`"
+            )
 
 
 def _all_entries(config: Mapping[str, Any], scale: str) -> list[tuple[Paper, dict[str, Any]]]:

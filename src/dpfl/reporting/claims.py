@@ -49,6 +49,13 @@ if TYPE_CHECKING:
 
 # Verdicts from a part of the runs: what is decided already, and what the runs that are missing may still change.
 
+SO_FAR = "So far"
+"""How the reason of a claim begins that would be decided if more runs could not change it."""
+TEXTS = (
+    "paper", "claim", "of", "text", "settings", "verdict", "reason", "case", "scope", "kind", "unit", "because",
+    "settled_by", "places", "status", "within", "stand_in",
+)  # fmt: skip
+"""Columns of verdicts and evidence that are text, even if a case is called "1"."""
 _FINAL = {(Scope.FOR_ALL, Verdict.REFUTED), (Scope.EXISTS, Verdict.AS_STATED)}
 """What one case decides: a counterexample to a claim for all, an example of what is claimed to exist."""
 
@@ -71,7 +78,7 @@ def as_far_as_run(
     if judgement.verdict in (Verdict.NOT_RUN, Verdict.UNDECIDED) or (rule.scope, judgement.verdict) in _FINAL:
         return replace(judgement, reason=f"{judgement.reason} {reason}")
     return replace(
-        judgement, verdict=Verdict.UNDECIDED, reason=f"So far {judgement.verdict}. {judgement.reason} {reason}"
+        judgement, verdict=Verdict.UNDECIDED, reason=f"{SO_FAR} {judgement.verdict}. {judgement.reason} {reason}"
     )
 
 
@@ -385,7 +392,7 @@ def write(paper: str, evaluated: tuple[pd.DataFrame, pd.DataFrame], folder: Path
 
 def write_page(paper: str, csv: Path) -> Path:
     """Write the page that shows a paper's verdicts, as HTML, from their CSV; return its path."""
-    verdicts = read_csv(csv)
+    verdicts = read_csv(csv, TEXTS)
     body = pd.DataFrame(
         {
             "Claim": verdicts["claim"] + ". " + verdicts["text"],

@@ -55,6 +55,8 @@ class Difference(StrEnum):
     """A difference that chance gives in at most 5 % of such comparisons, all cells taken together."""
     UNDECIDED = "undecided"
     """Other numbers, nothing to judge them by: fewer than three seeds, or each source has one number in all."""
+    NO_NUMBER = "without a number in one"
+    """Both sources ran the cell, and in one of them no run reached a number: they diverged."""
     FIRST_ONLY = "only in first"
     """The second source lacks the cell."""
     SECOND_ONLY = "only in second"
@@ -109,7 +111,7 @@ def comparison(pairs: Iterable[Pair], metric: str | None = None) -> pd.DataFrame
     frame["holm_p_value"] = holm(frame["p_value"])
     frame["verdict"] = [_verdict(row).value for row in frame.to_dict("records")]
     frame.attrs["compared"] = compared
-    return frame.drop(columns="same")
+    return frame.drop(columns=["same", "trained_first", "trained_second"])
 
 
 def _is_measured(rows: pd.DataFrame, metric: str) -> bool:
@@ -158,10 +160,10 @@ def _cells(
 
 
 def _by_seed(rows: pd.DataFrame, names: Sequence[str], metric: str) -> dict[tuple[str, ...], pd.Series]:
-    """Return the metric of each cell by seed; a run that reached no number is left out."""
+    """Return the metric of each cell by seed, nan for a run that reached no number."""
     texts = [rows[name].map(_text) if name in rows else pd.Series("", rows.index) for name in names]
     keys = pd.Series(list(zip(*texts, strict=True)), rows.index) if texts else pd.Series([()] * len(rows), rows.index)
-    known = pd.to_numeric(rows[metric], errors="coerce").dropna()
+    known = pd.to_numeric(rows[metric], errors="coerce").replace([math.inf, -math.inf], math.nan)
     cells = {key: own for key, own in known.groupby(keys.loc[known.index].map(repr), sort=False)}
     return {
         keys.loc[own.index[0]]: own.groupby(rows.loc[own.index, "seed"].to_numpy()).mean() for own in cells.values()
@@ -170,8 +172,11 @@ def _by_seed(rows: pd.DataFrame, names: Sequence[str], metric: str) -> dict[tupl
 
 def _difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
     """Return the means of a cell, their difference with its interval, and the p-value of no difference."""
+    trained = {"trained_first": len(first), "trained_second": len(second)}
+    first, second = first.dropna(), second.dropna()
     shared = first.index.intersection(second.index)
-    facts = {
+    facts: dict[str, Any] = {
+        **trained,
         "runs_first": len(first),
         "runs_second": len(second),
         "mean_first": first.mean(),
@@ -183,7 +188,7 @@ def _difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
     }
     if len(shared) >= 2:
         facts["difference"] = (second.loc[shared] - first.loc[shared]).mean()
-    if first.nunique() <= 1 and second.nunique() <= 1 and not facts["same"]:
+    if first.empty or second.empty or (first.nunique() <= 1 and second.nunique() <= 1 and not facts["same"]):
         return facts
     step = _step(np.concatenate([first, second]))
     if len(shared) >= FEWEST_SEEDS:
@@ -232,10 +237,12 @@ def _student(difference: float, error: float, step: float, freedom: int) -> dict
 
 def _verdict(row: dict[str, Any]) -> Difference:
     """Return how a cell differs."""
-    if not row["runs_second"] or not row["runs_first"]:
-        return Difference.SECOND_ONLY if row["runs_second"] else Difference.FIRST_ONLY
+    if not row["trained_second"] or not row["trained_first"]:
+        return Difference.SECOND_ONLY if row["trained_second"] else Difference.FIRST_ONLY
     if row["same"]:
         return Difference.IDENTICAL
+    if not row["runs_second"] or not row["runs_first"]:
+        return Difference.NO_NUMBER
     if math.isnan(row["p_value"]):
         return Difference.UNDECIDED
     return Difference.OUTSIDE if row["holm_p_value"] < 1 - LEVEL else Difference.INSIDE

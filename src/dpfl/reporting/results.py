@@ -6,7 +6,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -137,14 +137,16 @@ def origins(runs: pd.DataFrame) -> str:
     return " ".join(runs[ORIGIN]) if ORIGIN in runs else ""
 
 
-def read_csv(path: Path) -> pd.DataFrame:
-    """Return a table of this pipeline, numbers exact to the last digit, empty text kept as text.
+def read_csv(path: Path, text: Collection[str] = ()) -> pd.DataFrame:
+    """Return a table of this pipeline, numbers exact to the last digit, empty text kept as text. Columns in `text` are
+    text even if all of their cells look like numbers.
 
     Raises InputError where the file is missing, empty, no table, or no regular file: a link may lead anywhere; and
     where a cell is a formula to a spreadsheet.
     """
     try:
-        table = pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], **_EXACT)
+        kinds = dict.fromkeys(text, str)
+        table = pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"], dtype=kinds, **_EXACT)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty: delete it and run make again") from None
     except pd.errors.ParserError as error:

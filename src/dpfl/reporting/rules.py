@@ -325,6 +325,8 @@ class Counts:
         """
         if self.hold == self.judged:
             return f"{words.everywhere} in {self.all_judged()}."
+        if self.judged == 1 and self.within_margin:
+            return f"Its only case comes within {margin} of it."
         if self.judged == 1 and not self.fail:
             single = " It has a single run on at least one side, which no test can judge." if self.single else ""
             return f"Its only case does not decide it.{single}"

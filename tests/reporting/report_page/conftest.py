@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpfl.grid import configuration
+from dpfl.grid import configuration, expansion
 from dpfl.papers.bhaskar2025.tables import measured_cells
 from dpfl.reporting import claims, figures, tables
 from dpfl.reporting.results import Results, read_csv, write_table
@@ -15,6 +15,13 @@ from dpfl.reporting.rules import Counts
 
 HOSTILE = "<script>document.title = 'owned'</script> & \"quoted\" | _x_"
 """Text as a stranger's record could have it."""
+KEYS = list(
+    dict.fromkeys(
+        job.calibration_key
+        for job in expansion.expand(configuration.resolve({"scale": "demo", "papers": ["bhaskar2025"]}))
+    )
+)
+"""Calibration keys of jobs: the first for the rows of the table of noise."""
 CLAIMS = ("as stated", "weaker than stated", "refuted", "undecided", "not run")
 
 
@@ -60,11 +67,11 @@ def noise() -> pd.DataFrame:
             "epsilon": e,
             "privacy_epsilon_proven": p,
             "privacy_epsilon_refuted": r,
-            "calibration_key": f"f{number}",
+            "calibration_key": KEYS[number],
         }
         for number, (e, p, r) in enumerate(known)
     ]
-    return pd.DataFrame([*rows, {**rows[0], "calibration_key": "the same setting of another family"}])
+    return pd.DataFrame([*rows, {**rows[0], "calibration_key": KEYS[4]}])
 
 
 def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -109,6 +116,12 @@ def make(folder):
         claims.write(paper, verdicts(paper), folder / "claims")
     record = folder / "tables" / "bhaskar2025_table_2.csv.record.json"
     record.write_text(json.dumps({"stage": HOSTILE}))
+
+
+@pytest.fixture
+def keys():
+    """The calibration keys of the table of noise, in its order."""
+    return KEYS[:5]
 
 
 @pytest.fixture

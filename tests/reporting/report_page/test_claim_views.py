@@ -113,6 +113,28 @@ def test_an_undecided_claim_names_its_margin_unless_cases_have_their_own(made, w
     said = why_undecided(row, pd.DataFrame({"within": [within, "above 0, tested: above -1"]}))
     assert said.endswith(f"In 1 case it falls short by more than chance, but perhaps by less than {margin}.")
     assert why_undecided({**row, "verdict": "refuted"}, None) == ""
+    # Decided if all runs were there: the reason says so, and "3 of the 3 cases show it" would not.
+    assert why_undecided({**row, "reason": "So far as stated. Shown in all 3 cases. Its job was not run."}, None) == ""
+    exists = why_undecided({**row, "scope": "exists", "hold": 0, "fail": 1, "open": 3}, None)
+    assert exists.startswith("None of the 4 cases shows it, and one would be enough; 1 misses it by more than chance")
+
+
+def test_what_was_not_run_is_said_of_an_undecided_claim(changed):
+    left = "None of the 2 cases shows it. 4 more cases were not run. Of the 9 jobs behind all cases, 2 were not run."
+    folder = changed(
+        "claims/asoodeh2020.csv", lambda table: table.assign(reason=table["reason"].where(table.index != 3, left))
+    )
+    undecided = claim_views(folder, "asoodeh2020")[3]
+    assert "4 more cases were not run. Of the 9 jobs behind all cases, 2 were not run." in undecided.in_short
+
+
+def test_a_case_may_be_called_by_a_number(changed, made):
+    number = {"case 0": "1", "case 3": "2", "another": "0.5"}
+    folder = changed(
+        "claims/asoodeh2020_evidence.csv",
+        lambda table: table.assign(case=table["case"].map(number).fillna("7"), within="3"),
+    )
+    assert len(claim_views(folder, "asoodeh2020")) == len(claim_views(made[0], "asoodeh2020"))
 
 
 def test_a_caveat_stands_beside_the_verdict(made, monkeypatch):

@@ -5,6 +5,7 @@ import json
 import os
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from dpfl.errors import InputError
@@ -32,9 +33,14 @@ def test_papers_come_in_the_configurations_order_with_short_names(page):
     assert [view.short for view in page.papers] == ["Asoodeh 2020", "Bhaskar 2025"]
 
 
-def test_the_data_are_named_with_what_they_stand_in_for(page):
-    bhaskar = page.papers[1]
-    assert "Digits (stand-in for MNIST)" in bhaskar.data
+def test_the_data_of_finished_runs_are_named_with_what_they_stand_in_for(made, page, changed):
+    assert page.papers[1].data == "none yet"
+    folder = changed("tables/bhaskar2025_table_2.csv", pd.DataFrame.copy)
+    job = expansion.expand(made[1])[-1]
+    table = expansion.run_table_path(folder, job.paper, job.name)
+    table.parent.mkdir(parents=True)
+    table.touch()
+    assert "Digits (stand-in for MNIST)" in contents(folder, made[1]).papers[1].data
 
 
 def test_errata_are_no_ordinary_table(page):

@@ -179,14 +179,20 @@ def test_nothing_is_said_of_other_batches_where_none_were_drawn(made):
     assert under_other_batches(statements(made[0], "bhaskar2025")) == []
 
 
-def test_a_setting_is_of_a_study_where_nothing_else_has_it(made):
+def test_the_noise_of_an_earlier_wider_configuration_does_not_count(made, keys):
+    assert len(statements(made[0], "bhaskar2025", (), keys)) == 3
+    [left] = statements(made[0], "bhaskar2025", (), keys[1:2])
+    assert left.verdict == EpsilonVerdict.REFUTED
+
+
+def test_a_setting_is_of_a_study_where_nothing_else_has_it(made, keys):
     def of_study(*studies):
         return [each.of_study for each in statements(made[0], "bhaskar2025", studies)]
 
-    same = "the same setting of another family"
-    assert of_study("f1", "f2") == [True, False, True] and of_study("f0") == [False, False, False]
-    assert of_study("f0", same) == [False, True, False]
-    assert with_verdict(statements(made[0], "bhaskar2025", ["f1"]), EpsilonVerdict.REFUTED) == [
+    first, second, third, _, same_as_first = keys
+    assert of_study(second, third) == [True, False, True] and of_study(first) == [False, False, False]
+    assert of_study(first, same_as_first) == [False, True, False]
+    assert with_verdict(statements(made[0], "bhaskar2025", [second]), EpsilonVerdict.REFUTED) == [
         (1, f"poisson, zero out, ε from {OWN_BOUND}, in our own studies")
     ]
 

@@ -185,15 +185,19 @@ class ClaimView:
         return self.drawn is not None and any(line.label for line in self.drawn.lines)
 
 
+_NOT_RUN = re.compile(r"(?:\d+ more case|Of the \d+ jobs|None of the \d+ jobs|Its job)[^.]* run\.")
+"""What the reason of a verdict says of cases and jobs that were not run."""
+
+
 def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
     """Return the claims of a paper with their verdicts, in the order of claims.yaml; none before the claims stage."""
     verdicts, evidence = claims.files(paper, folder / "claims")
     if not verdicts.is_file():
         return ()
-    table = read_csv(verdicts)
+    table = read_csv(verdicts, claims.TEXTS)
     rows = table.to_dict("records")
     trace = trace_of(verdicts, folder.absolute().parents[1])
-    cases = {claim: rows_of for claim, rows_of in read_csv(evidence).groupby("claim", sort=False)}
+    cases = {claim: rows_of for claim, rows_of in read_csv(evidence, claims.TEXTS).groupby("claim", sort=False)}
     texts = {row["claim"]: row["text"] for row in rows}
     return tuple(_view(folder, paper, row, cases.get(row["claim"]), texts, trace) for row in rows)
 
@@ -212,6 +216,7 @@ def _view(
     caveat = with_greek_symbols(claim.get("caveat", ""))
     reason = " ".join(filter(None, [row["reason"], shown_by(cases, _words(row)), caveat]))
     undecided = why_undecided(row, cases)
+    not_run = " ".join(_NOT_RUN.findall(row["reason"]))
     return ClaimView(
         key=row["claim"],
         text=with_greek_symbols(row["text"]),
@@ -222,7 +227,7 @@ def _view(
         judged_by=claim.get("judged_by", ""),
         verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=reason,
-        in_short=f"{undecided} {caveat}".strip() if undecided else reason,
+        in_short=" ".join(filter(None, [undecided, not_run, caveat])) if undecided else reason,
         deciding=deciding_case(row, _claimed(row, cases)),
         decides=_decides(row),
         runs=int(row["n"]),
@@ -264,14 +269,17 @@ _KINDS = {
 def why_undecided(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
     """Say why a claim is undecided, with the size of its margin unless cases have margins of their own.
 
-    "" if it is decided, or has fewer than two cases.
+    "" if it is decided, has fewer than two cases, or would be decided if all runs were there: then the reason says so.
     """
-    if row["verdict"] != str(Verdict.UNDECIDED):
+    if row["verdict"] != str(Verdict.UNDECIDED) or str(row["reason"]).startswith(claims.SO_FAR):
         return ""
     named = set() if cases is None else set(cases["within"].str.extract(r", margin (\S+)", expand=False).dropna())
     rule = Rule(Scope(row["scope"]), ClaimKind(row["kind"]), row["margin"], row["unit"])
     margin = rule.margin_in_words([]) if named == {f"{rule.margin:g}"} else "the margin"
-    return Counts.of(row).why_undecided(margin, _words(row))
+    counts = Counts.of(row)
+    if rule.scope is Scope.EXISTS:
+        return counts.none_shows(margin, _words(row)) if counts.judged > 1 else ""
+    return counts.why_undecided(margin, _words(row))
 
 
 def _decides(row: Mapping[str, Any]) -> str:

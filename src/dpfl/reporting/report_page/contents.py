@@ -603,9 +603,10 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
     """Return what the page shows of one paper."""
     sections = sections_of(folder, key)
     own = [job for job in expansion.expand(config) if job.paper == key]
-    names = sorted({job.dataset for job in own})
+    absent = {job.name for job in expansion.not_run(config, folder) if job.paper == key}
+    names = sorted({job.dataset for job in own if job.name not in absent})
     studies = {job.calibration_key for job in own if job.settings.get("study")}
-    entries = [dataset_entries()[name] for name in names]
+    keys = {job.calibration_key for job in own}
     return PaperView(
         paper=load(key),
         claims=claim_views(folder, key),
@@ -615,13 +616,18 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) ->
         errata=next((part for part in sections.tables if part.name == "errata"), None),
         errata_counts=_errata_counts(folder / "tables" / f"{key}_errata.csv"),
         untraced=untraced_runs(folder, key),
-        statements=tuple(epsilons.statements(folder, key, studies)),
+        statements=tuple(epsilons.statements(folder, key, studies, keys)),
         noise_trace=trace_of(expansion.noise_table_path(folder, key), folder.absolute().parents[1]),
-        data=listed(entry["title"].replace("Synthetic ", "synthetic ") for entry in entries)
-        if entries
-        else "none, formulas only",
+        data=_data(own, names),
         jobs=jobs,
     )
+
+
+def _data(jobs: Collection[TrainingJob], names: Collection[str]) -> str:
+    """Return the datasets of those jobs that were run, in words."""
+    if not names:
+        return "none yet" if jobs else "none, formulas only"
+    return listed(dataset_entries()[name]["title"].replace("Synthetic ", "synthetic ") for name in names)
 
 
 def _errata_counts(csv: Path) -> str:

@@ -59,10 +59,13 @@ class EpsilonStatement:
     of_study: bool
 
 
-def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[EpsilonStatement]:
+def statements(
+    folder: Path, paper: str, studies: Collection[str] = (), keys: Collection[str] | None = None
+) -> list[EpsilonStatement]:
     """Return each different private setting of results/<scale> that claims an epsilon, once, from its table of noise.
 
     `studies` are the calibration keys of jobs that belong to a study of ours and to nothing that the paper prints.
+    `keys`: those that count, all if None; the noise of an earlier, wider configuration stays in the table.
     Settings without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last
     model is released, what the contraction bounds prove counts.
     """
@@ -72,6 +75,8 @@ def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[
     rows = read_csv(csv)
     if "epsilon" not in rows:
         return []
+    if keys is not None:
+        rows = rows[rows["calibration_key"].isin(keys)]
     rows = rows[(rows["epsilon"] < math.inf) & (rows["privacy_noise_multiplier"] > 0)]
     last_model = rows.get("privacy_epsilon_contraction", pd.Series(math.inf, rows.index)).fillna(math.inf)
     rows = rows.assign(proven=rows["privacy_epsilon_proven"].fillna(math.inf), last_model=last_model)

@@ -190,7 +190,7 @@ WRITTEN = [
       for each in ("central", "central_full", "last_model", "pnsgd", "minibatch", "averaging", "asynchronous")),
     *(("async_dpsgd", ASYNCHRONOUS | changes) for changes in (
         {"strategy": "constant"}, {"strategy": "growing_batch"}, {"strategy": "falling_both"},
-        {"strategy": "last_epoch"}, {"strategy": "arsinh_4"}, {"scaling": "rounds", "batch_factor": 2},
+        {"strategy": "last_epoch"}, {"scaling": "rounds", "batch_factor": 2},
         {"preparation": "dp_pca", "epsilon": 8.0}, {"preparation": "layer_normalised", "epsilon": 8.0},
         {"sampling": "poisson"})),
 ]  # fmt: skip
@@ -213,6 +213,16 @@ def test_what_an_algorithm_states_holds_and_other_noise_or_another_epsilon_is_fo
             noise = str(change * told.noise_multiplier)
             other = StatedPrivacy.of(run | {"privacy_noise_multiplier": noise}, settings)
             assert not interval(other, which).holds(epsilon), (which, change)
+
+
+def test_no_epsilon_of_arsinh_noise_is_proven_and_none_above_its_bound_along_one_axis_refuted():
+    run, settings = written("async_dpsgd", ASYNCHRONOUS | {"strategy": "arsinh_4"})
+    told = StatedPrivacy.of(run, settings)
+    assert not told.epsilons
+    forged = StatedPrivacy.of(run | {"privacy_epsilon_proven": "100", "privacy_epsilon_refuted": "1e-3"}, settings)
+    assert not interval(forged, "proven").holds(forged.epsilons["proven"])
+    one_axis = interval(forged, "refuted")
+    assert one_axis.holds(forged.epsilons["refuted"]) and 0 < one_axis.upper < 100
 
 
 # Every accountant of the audit against another route, and with the noise of a tamperer.

@@ -426,8 +426,9 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
     """Return another accountant's `which` epsilon ("proven", "refuted" or "contraction") of a statement; None
     where it has no answer.
 
-    Statements without noise, or about statistics without noise, have to say that epsilon is infinite. What is refuted
-    must not exceed what is proven. A control states bounds on epsilon for its run without the fault.
+    Statements without noise, about statistics without noise, or about arsinh noise, which is bounded for moves along
+    one axis alone, have to say that epsilon is infinite. What is refuted must not exceed what is proven, or bounded. A
+    control states bounds on epsilon for its run without the fault.
     """
     stated = _without_fault(stated) if stated.is_control else stated
     if stated.noise_multiplier == 0:
@@ -441,6 +442,8 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
     proven = _proven(stated)
     if which == "refuted" and proven is not None:
         return EpsilonInterval(0.0, proven.upper, proven.accountant)
+    if stated.strategy and "arsinh_scale" in parse_json(stated.strategy):
+        return EpsilonInterval(math.inf, math.inf, "arsinh noise, no guarantee for moves over several axes")
     return proven
 
 

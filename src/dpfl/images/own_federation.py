@@ -334,8 +334,8 @@ def _foreign(what: str) -> Iterator[None]:
 
 
 _RECURRENT = (nn.RNNBase, nn.RNNCellBase)
-"""Layers that cannot be trained record by record: torch 2 does not differentiate nn.GRU and nn.RNN under vmap, and of
-nn.LSTM, which returns several tensors, the engine cannot tell the memory."""
+"""Layers that cannot be trained record by record. Torch 2 does not differentiate nn.GRU and nn.RNN under vmap. nn.LSTM
+returns several tensors, which the engine cannot count when it plans memory."""
 
 
 def checked_rule(model: OwnModel, x: Tensor, y: Tensor, classes: int) -> GradientRule:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # Verdicts from a part of the runs: what is decided already, and what the runs that are missing may still change.
 
 SO_FAR = "So far"
-"""How the reason of a claim begins that would be decided if more runs could not change it."""
+"""Beginning of the reason of a claim that the runs so far would decide, and that more runs can still change."""
 TEXTS = (
     "paper", "claim", "of", "text", "settings", "verdict", "reason", "case", "scope", "kind", "unit", "because",
     "settled_by", "places", "status", "within", "stand_in",

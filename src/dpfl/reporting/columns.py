@@ -438,7 +438,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "interval": "half-width of the 95 % interval of the difference, by Student's t and the metric's step",
         "p_value": "of no difference, two-sided, the largest that the metric's step allows; missing below three seeds",
         "holm_p_value": "the same, by Holm's correction for all cells compared",
-        "verdict": "identical, inside or outside chance (holm_p_value below 0.05), undecided, only in first or second",
+        "verdict": "identical, inside or outside chance (holm_p_value below 0.05), undecided, without a number in one, "
+        "only in first or second",
     },
 }
 """Meaning of the columns of each DataFrame, by the name of its function.

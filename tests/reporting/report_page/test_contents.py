@@ -43,6 +43,15 @@ def test_the_data_of_finished_runs_are_named_with_what_they_stand_in_for(made, p
     assert "Digits (stand-in for MNIST)" in contents(folder, made[1]).papers[1].data
 
 
+def test_noise_that_no_job_of_the_configuration_has_states_no_epsilon_on_the_page(made, page, changed):
+    def wider(table):
+        return table.assign(calibration_key=table["calibration_key"].where(table.index != 1, "of a wider run"))
+
+    folder = changed("accounting/bhaskar2025.csv", wider)
+    left = contents(folder, made[1]).papers[1].statements
+    assert len(page.papers[1].statements) == 3 and len(left) == 2
+
+
 def test_errata_are_no_ordinary_table(page):
     first, second = page.papers
     assert first.errata.name == "errata" and not first.sections.tables

@@ -282,7 +282,7 @@ def test_bounds_are_counted_where_later_steps_hide_a_record():
     )
 
 
-def test_places_count_the_last_records_and_what_evens_them_out():
+def test_places_say_how_fast_delta_falls_from_the_last_record_and_what_evens_it_out():
     rows = [
         {"law": "gaussian", "epsilon": 1.0, "variant": variant, "n": 1000, "later": later, "delta": delta}
         for variant, values in (("last", (1e-5, 1e-8, 1e-20)), ("permuted", (1e-10,) * 3), ("random", (2e-10,) * 3))
@@ -290,7 +290,8 @@ def test_places_count_the_last_records_and_what_evens_them_out():
     ]
     data, given = pd.DataFrame(rows), {"shown_epsilon": SHOWN_EPSILON, "least_delta": LEAST}
     text = places_message(data, **given)
-    assert "the last 10 of 1,000 records" in text and "δ up to 1e-05" in text and "at most 2e-10" in text
+    assert "the last of 1,000 records has δ = 1e-05, number 10 from the end 1e-08 at ε = 1" in text
+    assert "at most 2e-10" in text
     worse = data.assign(delta=data["delta"].where(data["variant"] != "random", 1e-3))
     assert "spreads" not in places_message(worse, **given)
     assert places_message(data.assign(delta=1e-30), **given) == ""

@@ -218,6 +218,7 @@ def test_the_frontier_takes_the_best_point_of_each_way(results):
         pair = next(pair for pair, way in figures.WAYS.items() if way == row.way)
         own = every[(every["draw"] == pair[0]) & (every["release"] == pair[1]) & (every["epsilon"] == row.epsilon)]
         assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
+        assert (row.most_step, row.most_batch_size) == (own["step"].max(), own["batch_size"].max())
 
 
 def test_every_run_carries_a_complete_statement(run_table):
@@ -267,7 +268,7 @@ def test_hiding_gains_what_its_risk_is_below_the_shown_one():
     ]
     data = pd.DataFrame(rows)
     text = frontier_message(data)
-    assert "models gains nothing; fresh batches" in text and text.endswith("have less risk at 1 of 2 points")
+    assert "models gains nothing; fresh batches" in text and text.endswith("have less mean risk at 1 of 2 points")
     apart = data.assign(excess_risk=data["excess_risk"].where(data["way"] != "shown", 0.4))
     assert "changes the risk by up to 50 %" in frontier_message(apart)
     assert frontier_message(data.query("way == 'hidden'")) == ""

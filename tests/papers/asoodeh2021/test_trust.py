@@ -24,6 +24,7 @@ def test_each_point_is_the_best_step(results):
         own = runs[(runs["algorithm"] == row.algorithm) & (runs["epsilon"] == row.epsilon)]
         assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
         assert row.trust == TRUST_MODEL[TrustAlgorithm(row.algorithm)] and row.runs == 3
+        assert (row.least_step, row.most_step) == (own["step"].min(), own["step"].max())
 
 
 def test_each_way_has_its_risks_and_accuracies_below_its_trust(results):

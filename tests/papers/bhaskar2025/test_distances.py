@@ -132,7 +132,7 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
     figure = draw_distances(distance_cells(as_runs(runs, more)))
     left, right = figure.axes
     names = {text.get_text().replace("\n", " ") for text in left.texts}
-    assert names >= {"bound, E in steps", "the same with momentum", "bound, E in passes", "clients' models"}
+    assert names >= {"bound, E in steps", "with momentum, E in steps", "bound, E in passes", "clients' models"}
     assert {"average, first round", "average, last round"} <= {
         text.get_text().replace("\n", " ") for text in right.texts
     }

@@ -59,7 +59,7 @@ def test_equal_accuracies_are_equivalent_in_all_ten_cells(trained):
     cells = trained(by_seed(0.05, 0.1))
     assert len(cells) == BUDGETS * len(COUNTED) == 10 and set(cells["verdict"]) == {"equivalent"}
     assert is_equivalent(cells)
-    assert "changes mean accuracy by 0.05 points at most; 10 of the 10 cells" in precision_message(cells)
+    assert "differ by 0.05 points at most (intervals up to ± 0.06); 10 of the 10 cells" in precision_message(cells)
     assert precision_page(cells).notes[0].startswith("bfloat16 is equivalent to float32. 10 of 10 cells ran")
     plt.close(draw_precision(cells))
 

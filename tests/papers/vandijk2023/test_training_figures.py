@@ -322,16 +322,16 @@ DATA = {"dataset": "mnist", "stand_in_for": ""}
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_an_approximation_understates_if_its_power_is_smaller_at_every_small_error(factor):
-    powers = {"A0": 1.0, "A1": 20.0, "h": 30.0, "h_bar": 20.0 * factor}
+def test_an_approximation_understates_by_the_power_that_it_lacks_at_small_errors(factor):
+    powers = {"A0": 1.0, "A1": 20.0, "h": 30.0, "shuffled": 20.0 * factor}
     rows = [
         {"curve": curve, "alpha": alpha, "beta": 1 - power * alpha}
         for curve, power in powers.items()
         for alpha in (1e-4, 1e-3, 1e-2)
     ]
-    text = tradeoff_message(pd.DataFrame(rows), {"h": "h", "h_bar": "h-bar"})
+    text = tradeoff_message(pd.DataFrame(rows), {"h": "h", "shuffled": "the Gaussian"})
     assert "power 0.02, not 0.001 (A0), at a type I error of 0.001" in text
-    assert ("h-bar understates" in text) == (factor < 1)
+    assert ("; at small errors the Gaussian grants up to 50 % less" in text) == (factor < 1)
 
 
 def test_epsilons_of_both_adversaries_span_the_batches_that_both_have():
@@ -422,7 +422,8 @@ def test_the_largest_batches_are_told_by_what_is_kept():
     text = scaling_message(pd.DataFrame(rows))
     assert (
         text
-        == "Batches 8 times as large change accuracy by +0.1 points in as many rounds, and by -7.0 in as many epochs"
+        == "Batches 8 times as large change accuracy by +0.1 points in as many rounds, and by -7.0 in as many epochs "
+        "with the same step"
     )
     assert scaling_message(pd.DataFrame(rows).query("batch_factor == 1")) == ""
 
@@ -441,8 +442,9 @@ def test_poisson_batches_are_compared_at_the_least_epsilon():
 @pytest.mark.parametrize(("change", "beat"), [(1.0, True), (0.1, False)])
 def test_a_strategy_beats_constant_settings_beyond_chance_and_within_the_budget(change, beat):
     data = pd.DataFrame(
-        {"strategy": ["constant", "a", "a", "b", "last_epoch_unpaid"], "difference_pct": [0.0, change, -5.0, -1.0, 9.0],
-         "difference_interval_pct": 0.5}
+        {"strategy": ["constant", "a", "a", "b", "unpaid", "unproven"],
+         "difference_pct": [0.0, change, -5.0, -1.0, 9.0, 9.0], "difference_interval_pct": 0.5, "epsilon": 2.0,
+         "privacy_epsilon_proven": [2.0, 2.0, 1.999, 2.0, 3.0, math.inf]}
     )  # fmt: skip
     text = strategies_message(data, {"a": "A", "b": "B"})
     assert text.endswith("1 beats constant settings beyond chance: A (1 of 2 cases, worse in 1)") == beat
@@ -467,10 +469,14 @@ def test_the_best_clip_norm_is_that_of_the_most_maps():
         for clip in (0.1, 1.0)
     ]
     text = grid_message(pd.DataFrame(rows))
-    assert text == "C = 1 is the best clip norm in 2 of 3 maps; the best cells have 84.0 % on MNIST with σ = 1"
+    assert (
+        text
+        == "C = 1 is the best clip norm by mean accuracy in 2 of 3 maps; the best cells have 84.0 % on MNIST with σ = 1"
+    )
 
 
 def test_a_case_without_an_interval_is_never_beyond_chance():
-    data = pd.DataFrame({"strategy": ["a"], "difference_pct": [9.0], "difference_interval_pct": [np.nan]})
+    data = pd.DataFrame({"strategy": ["a"], "difference_pct": [9.0], "difference_interval_pct": [np.nan],
+                         "epsilon": 2.0, "privacy_epsilon_proven": 2.0})  # fmt: skip
     assert strategies_message(data, {"a": "A"}).startswith("None of 1")
     assert asynchrony_message(asynchronous(-37.0, 0).assign(difference_interval_pct=math.nan), {}).startswith("No kind")

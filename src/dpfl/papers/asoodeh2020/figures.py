@@ -283,15 +283,16 @@ def draw_places(data: pd.DataFrame) -> Figure:
 
 
 def places_message(data: pd.DataFrame, *, shown_epsilon: float, least_delta: float) -> str:
-    """Say how many of the last records carry the loss in public order, and what evens it out."""
+    """Say how fast delta falls from the last record on in public order, and what evens it out."""
     rows = data[(data["law"] == "gaussian") & ((data["epsilon"] - shown_epsilon).abs() < 1e-9)]
     last = rows[rows["variant"] == "last"]
-    seen = last[last["delta"] >= least_delta]
+    seen = last[last["delta"] >= least_delta].sort_values("later")
     if seen.empty:
         return ""
-    records, worst = int(seen["later"].max()) + 1, seen["delta"].max()
-    n = int(last["n"].iloc[0])
-    text = f"In public order the last {records:,} of {n:,} records bear the loss: δ up to {worst:.1g}"
+    worst, end = seen["delta"].max(), seen.iloc[-1]
+    text = f"In public order with Gaussian noise, the last of {int(end['n']):,} records has δ = {worst:.1g}"
+    if end["later"]:
+        text += f", number {int(end['later']) + 1:,} from the end {end['delta']:.1g}"
     text += f" at ε = {shown_epsilon:g}"
     even = rows[rows["variant"] != "last"].groupby("variant")["delta"].max()
     if even.empty or not (even < worst).all():

@@ -165,10 +165,11 @@ def frontier(results: Results) -> pd.DataFrame:
 
     Ways: hidden (one pass, last model only, noise by Theorem 2), shown (one pass, every model), composed (fresh
     batches, every model, noise by composition). Step size and batch size are those of the least mean excess risk:
-    a choice that no budget pays for. Columns: runs, excess_risk, interval, accuracy_pct, step, batch_size, noise_std.
+    a choice that no budget pays for. Columns: runs, excess_risk, interval, accuracy_pct, step, batch_size, noise_std;
+    most_step and most_batch_size, the largest that were run.
     """
     names = ["runs", "excess_risk", "interval", "accuracy_pct", "accuracy_interval"]
-    names += ["step", "batch_size", "noise_std", ORIGINS]
+    names += ["step", "most_step", "batch_size", "most_batch_size", "noise_std", ORIGINS]
     columns = ["dataset", "stand_in_for", "users", "optimum_accuracy_pct", "way", "epsilon", *names]
     runs = study(results, "frontier")
     if runs.empty:
@@ -181,7 +182,8 @@ def frontier(results: Results) -> pd.DataFrame:
         best = group[(group["step"] == step) & (group["batch_size"] == size)]
         count, risk, half = mean_interval(best["excess_risk"])
         _, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
-        rows.append((*key, count, risk, half, accuracy, accuracy_half, step, size, sigma, origins(best)))
+        chosen = (step, group["step"].max(), size, group["batch_size"].max(), sigma)
+        rows.append((*key, count, risk, half, accuracy, accuracy_half, *chosen, origins(best)))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -235,7 +237,7 @@ def draw_price(data: pd.DataFrame) -> Figure:
             continue
         axis.set(xscale="log", yscale="log")
     if axes[1].has_data():
-        axes[1].legend(fontsize=style.SMALL)
+        axes[1].legend(fontsize=style.SMALL, loc="lower right", title="users a round", title_fontsize=style.SMALL)
     handles: dict[str, object] = {}
     for axis in (axes[0], axes[2]):
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
@@ -297,7 +299,7 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
             continue
         variance, share = noisy["noise_std"] ** 2, noisy["share"]
         look = {"color": colour, "marker": marker, "markersize": markersize, "linestyle": "none"}
-        axis.plot(variance, share, label=f"m = {size} users a round", **look)
+        axis.plot(variance, share, label=f"m = {size}", **look)
         if size == last["batch_size"].max():
             line = variance / variance.iloc[0] * share.iloc[0]
             axis.plot(variance, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1", zorder=1)
@@ -327,7 +329,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
         axis.set_title(f"{task}, " + (f"noise σ = {sigma:g}" if sigma > 0 else "no noise"), fontsize=9)
         axis.set_xlabel("change of the excess risk (%)")
     low, high = axes[0][0].get_xlim()
-    axes[0][0].set_xlim(low, high + 0.45 * (high - low))  # room for the numbers
+    axes[0][0].set_xlim(max(low, -100.0), high + 0.45 * (high - low))  # no risk falls by more; room for the numbers
     axes[0][0].set_yticks(range(len(shown)), [RELEASES[name] for name in shown])
     axes[0][0].invert_yaxis()
     axes[0][0].set_ylabel("released: the model")
@@ -335,6 +337,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
     usual, most = data["runs"].min(), data["runs"].max()
     seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for some models without noise"
     text = f"(Risk without replacement - risk with) / risk with; paired by seed, ± 90 % interval, {seeds}."
+    text += " Bars end at -100 %." if low < -100.0 else ""
     style.footer(figure, f"{text} {data_note(data)}")
     return figure
 
@@ -370,6 +373,10 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
     handles = dict(sorted(handles.items(), key=lambda pair: pair[0].endswith("without noise")))
     figure.legend(handles.values(), handles, loc="outside upper center", ncols=2)
     text = "Step and batch size: the best of the grid, a choice that no budget pays for."
+    noisy = data[data["epsilon"] < math.inf]
+    step, size = (int((noisy[name] == noisy[f"most_{name}"]).sum()) for name in ("step", "batch_size"))
+    if step or size:
+        text += f" Of {len(noisy)} points with noise, {step} have the grid's largest step and {size} its largest batch."
     if SAME_LINE in handles:
         text += " Algorithm 1 has one line where its risks agree within 2 % with every model released."
     style.footer(figure, f"{text} {data_note(data)}")
@@ -392,8 +399,8 @@ def frontier_message(data: pd.DataFrame) -> str:
     effect = "gains nothing" if apart <= _SAME else f"changes the risk by up to {100 * apart:.0f} %"
     better = int((pairs["composed"] < pairs["hidden"]).sum())
     return (
-        f"Hiding the intermediate models {effect}; fresh batches that release every model have less risk at "
-        f"{all_or(better, len(pairs))} points"
+        f"Hiding the intermediate models {effect}; fresh batches that release every model have less mean risk "
+        f"at {all_or(better, len(pairs))} points"
     )
 
 
@@ -451,7 +458,8 @@ def draw_hiding(data: pd.DataFrame) -> Figure:
             np.log10(table.clip(upper=100.0)), vmin=0, vmax=2, origin="lower", cmap="viridis", aspect="auto"
         )
         for place, value in np.ndenumerate(table.to_numpy()):
-            text = ">99" if value > 99 else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+            digits = ".2f" if 1 + _SAME < value < 1.1 else ".2g" if value < 10 else ".0f"
+            text = ">99" if value > 99 else f"{value:{digits}}"
             colour = style.ON_DARK if value < 10 else style.ON_LIGHT
             axis.annotate(text, place[::-1], ha="center", va="center", fontsize=style.SMALL, color=colour)
         axis.set_xticks(range(table.shape[1]), [with_greek_symbols(f"{n:.0e}") for n in table.columns])

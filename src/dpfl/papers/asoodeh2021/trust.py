@@ -37,10 +37,11 @@ TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
 def trust_data(results: Results) -> pd.DataFrame:
     """Return each algorithm's best step at each epsilon: TASK, algorithm, trust, runs, accuracy, risk, intervals.
 
-    The step is that of the least mean excess risk: a choice that no budget pays for.
+    The step is that of the least mean excess risk: a choice that no budget pays for. least_step and most_step are the
+    ends of the steps that were run.
     """
-    columns = [*TASK, "algorithm", "trust", "epsilon", "step", "runs", "accuracy_pct", "accuracy_interval"]
-    columns += ["excess_risk", "interval", ORIGINS]
+    columns = [*TASK, "algorithm", "trust", "epsilon", "step", "least_step", "most_step", "runs"]
+    columns += ["accuracy_pct", "accuracy_interval", "excess_risk", "interval", ORIGINS]
     runs = results.runs("asoodeh2021", study="comparison")
     rows = []
     for key, group in runs.groupby([*TASK, "algorithm", "trust", "epsilon"], sort=False) if len(runs) else ():
@@ -48,7 +49,8 @@ def trust_data(results: Results) -> pd.DataFrame:
         best = group[group["step"] == step]
         count, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
         risk = mean_interval(best["excess_risk"])[1:]
-        rows.append((*key, step, count, accuracy, accuracy_half, *risk, origins(best)))
+        ends = group["step"].min(), group["step"].max()
+        rows.append((*key, step, *ends, count, accuracy, accuracy_half, *risk, origins(best)))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -84,7 +86,10 @@ def draw_trust(table: pd.DataFrame) -> Figure:
     keys.append(Line2D([], [], color=style.BLACK, marker=".", markersize=3, label="budgets between"))
     figure.legend(handles=keys, loc="outside upper center", ncols=3)
     text = f"Right of each row: test accuracy at {ends[0]} and {ends[1]} in %; guessing has about 50 %."
-    text += " ε is for replacing one record, δ = 10⁻⁵; each algorithm at its best step."
+    text += " ε is for replacing one record, δ = 10⁻⁵; each algorithm at the best of its steps."
+    at_end = int(private["step"].isin([private["least_step"].min(), private["most_step"].max()]).sum())
+    if at_end and private["least_step"].min() < private["most_step"].max():
+        text += f" At {at_end} of {len(private)} points it is an end of the grid: one beyond might do better."
     if (private["interval"] > _SHOWN_BELOW * private["excess_risk"]).any():
         text += " A bar that would reach below 0 is cut."
     style.footer(figure, f"{text} {data_note(private)}")

@@ -72,6 +72,7 @@ def draw_counterexamples(data: pd.DataFrame) -> Figure:
     style.ticks_at(axis, x)
     style.legend(figure, [axis], ncols=3)
     runs = f"Mean of {data['runs'].max():g} runs; bars: {percent(LEVEL)} intervals."
+    runs += " A bar that would reach below 0 is cut." if (data["interval"] >= data["excess_risk"]).any() else ""
     style.footer(figure, f"Loss |w|²/2 in the unit ball, n = T = {ROUNDS:,}, m = 1, sigma = 1. {runs}")
     return figure
 

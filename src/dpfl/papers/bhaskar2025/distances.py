@@ -202,7 +202,7 @@ def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> Non
     names = [("local_distance", "clients'\nmodels", style.RED), ("distance", "their average", style.BLUE)]
     for column, name, dashes in (
         ("bound_steps", "bound,\nE in steps", "-"),
-        ("bound_momentum", "the same with\nmomentum", "--"),
+        ("bound_momentum", "with momentum,\nE in steps", "--"),
         ("bound_epochs", "bound,\nE in passes", ":"),
     ):
         axis.plot(epochs, line[column], linestyle=dashes, **thin)

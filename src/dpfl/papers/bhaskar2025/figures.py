@@ -112,8 +112,7 @@ def draw_leads(cells: pd.DataFrame) -> Figure:
         rank = own.groupby("model").cumcount() + 2 * datasets.index(dataset)
         places = own["model"].map(models.index) + (rank - len(datasets) + 0.5) * 0.8 / (2 * len(datasets))
         ours = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 4.5}
-        bars = own["lead_interval_pct"].fillna(0)
-        axis.errorbar(places, own["lead_pct"], bars, **ours, label=f"ours, {data_lines(dataset)}")
+        axis.errorbar(places, own["lead_pct"], own["lead_interval_pct"], **ours, label=f"ours, {data_lines(dataset)}")
         if not own["stand_in"].any():
             hollow = ours | {"markerfacecolor": "none", "markersize": 7}
             axis.plot(places, own["published_lead_pct"], **hollow, label=f"published, {data_lines(dataset)}")
@@ -126,8 +125,12 @@ def draw_leads(cells: pd.DataFrame) -> Figure:
     style.legend(figure, [axis], ncols=3)
     runs = leads.loc[leads["lead_runs"] > 0, "lead_runs"]
     shown = f"Ours: mean over {count_range(runs.astype(int))} seeds" if len(runs) else "Ours: not run"
+    missing = int(leads["lead_pct"].isna().sum())
+    left_out = f" {missing} of our {len(leads)} columns were not run." if missing and len(runs) else ""
     style.footer(
-        figure, f"Below 0 another split is better. Two ε a data set. {shown}; bars: 95 % interval, none for one seed."
+        figure,
+        f"Below 0 another split is better. Each data set: the larger ε on the left. {shown}; bars: 95 % interval, none "
+        f"for one seed.{left_out}",
     )
     return figure
 
@@ -158,6 +161,9 @@ def leads_message(cells: pd.DataFrame) -> str:
     if len(known):
         share, single = all_or(int((known["lead_pct"] >= 0).sum()), len(known)), int((known["lead_runs"] == 1).sum())
         ours = f", and in {share} of ours" + (f" ({single} of ours have one seed)" if single else "")
+        behind = known[known["lead_pct"] < 0]
+        beyond = int((behind["lead_pct"] < -behind["lead_interval_pct"]).sum())
+        ours += f"; another is better beyond chance in {beyond} of ours" if len(behind) else ""
     return f"One local epoch a round is best in {published} published private columns{ours}"
 
 
@@ -227,7 +233,9 @@ def _footer(cells: pd.DataFrame) -> str:
     stand_in = " Stand-in data: no published values to compare with." if ran["stand_in"].any() else ""
     line = f"line: their median, broken where runs lie over {BIMODAL_PCT:g} points apart or a split was not run"
     points = "Points: our runs, n a cell, each drawn in place of an interval"
-    return f"E · R = 20. {points}; {line}.{stand_in} {notes}".strip()
+    missing = len(cells) - len(ran)
+    left_out = f" {missing} of {len(cells)} cells were not run." if missing else ""
+    return f"E · R = 20. {points}; {line}.{left_out}{stand_in} {notes}".strip()
 
 
 FIGURES = {

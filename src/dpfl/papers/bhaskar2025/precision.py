@@ -146,7 +146,9 @@ def precision_message(cells: pd.DataFrame) -> str:
     found = f"{same} of the {judged} cells with {SEEDS} seeds {verb} equivalent within {MARGIN_PCT:g}"
     if not judged:
         found = f"no cell has the {SEEDS} seeds of the rule"
-    return f"Training in bfloat16 changes mean accuracy by {largest:.2f} points at most; {found}"
+    widest = counted["interval_pct"].max()
+    bars = f" (intervals up to ± {widest:.2f})" if widest == widest else ""
+    return f"The mean accuracies in bfloat16 and float32 differ by {largest:.2f} points at most{bars}; {found}"
 
 
 def draw_precision(cells: pd.DataFrame) -> Figure:

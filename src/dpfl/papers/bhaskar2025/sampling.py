@@ -236,10 +236,8 @@ def sampling_message(cells: pd.DataFrame) -> str:
     if overall.empty:
         return text
     change = span(overall["over_shuffled_pct"], "{:+z.2f}")
-    budgets = overall["epsilon"].nunique()
-    over = f" over {budgets} values of ε" if budgets > 1 else ""
     seeds = "one seed" if overall["runs"].max() == 1 else f"{count_range(overall['runs'])} seeds"
-    changed = f"Poisson and balls-in-bins batches change accuracy by {change} points on average{over}"
+    changed = f"Poisson and balls-in-bins batches change accuracy by {change} points on average over the splits"
     return f"{text}; {changed} at the same noise ({seeds})"
 
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, MNIST_TASK, NOISES, REGRESSION, TASK, mnist_pairs, trials
+from dpfl.papers.lowy2021.comparisons import (
+    CLASSIFICATION,
+    MNIST_TASK,
+    NOISES,
+    REGRESSION,
+    TASK,
+    mnist_pairs,
+    paired_differences,
+    trials,
+)
 from dpfl.reporting import style
 from dpfl.reporting.display_names import all_or, at_most, count_range, data_name, listed, span
 from dpfl.reporting.figures import FigureRecipe
@@ -24,21 +33,24 @@ _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
 _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares": "pooled least squares"}
 _MINIMISER = ["minimiser"]
 _MOST_SPENT = 100.0
+_CHANCE = 0.05
 _MILLION = 1e6
 _LEGEND_INCHES = 2.2
 
 
 def _figure_2(results: Results) -> pd.DataFrame:
     """Return one row per curve's point: task, noise, clipping, algorithm, epsilon, epsilon_spent, trials, test_loss,
-    interval, and v_star_squared, the task's mean of v*^2.
+    interval; v_star_squared, the task's mean of v*^2; difference and holm_p_value of `paired_differences`.
 
     An algorithm's epsilon of inf is its version without privacy; the baselines have it too. With clipping "mean" the
     runs are those of the authors' protocol.
     """
-    runs = trials(results, REGRESSION)
-    points = _points(runs, [*TASK, "noise", "clipping"], "test_loss", list(_BASELINES))
+    runs, at = trials(results, REGRESSION), [*TASK, "noise", "clipping", "epsilon"]
+    points = _points(runs, at[:-1], "test_loss", list(_BASELINES))
     heterogeneity = runs.drop_duplicates([*TASK, "seed"]).groupby(TASK)["v_star_squared"].mean().reset_index()
-    return points.merge(heterogeneity, on=TASK, validate="many_to_one")
+    points = points.merge(heterogeneity, on=TASK, validate="many_to_one")
+    tests = paired_differences(results)[[*at, "difference", "holm_p_value"]]
+    return points.merge(tests, on=at, how="left", validate="many_to_one")
 
 
 def _protocol_figure(results: Results) -> pd.DataFrame:
@@ -50,7 +62,9 @@ def _protocol_figure(results: Results) -> pd.DataFrame:
 def _spent_figure(results: Results) -> pd.DataFrame:
     """Return the points of `_figure_2` at which every record is clipped."""
     points = _figure_2(results)
-    return points[points["clipping"] == "record"].drop(columns=["clipping", "v_star_squared"])
+    return points[points["clipping"] == "record"].drop(
+        columns=["clipping", "v_star_squared", "difference", "holm_p_value"]
+    )
 
 
 def _mnist(results: Results) -> pd.DataFrame:
@@ -112,29 +126,31 @@ def _draw_protocol(points: pd.DataFrame) -> Figure:
 
 
 def figure_2_message(points: pd.DataFrame) -> str:
-    """Say at how many private points minibatch SGD has the smaller loss: in the authors' protocol, and with records
-    clipped for each noise."""
+    """Say at how many private points minibatch SGD has the smaller loss beyond chance, and at how many the larger one:
+    in the authors' protocol, and with records clipped for each noise. By `paired_differences` and Holm's p-values."""
     private = points[points["epsilon"] < math.inf]
     keys = ["dataset", "clients", "noise", "clipping", "epsilon"]
-    wide = private.pivot(index=keys, columns="algorithm", values="test_loss").reset_index()
-    if not {"minibatch", "local"} <= set(wide.columns):
+    compared = private[private["algorithm"] == "local"].dropna(subset="holm_p_value")
+    if compared.empty:
         return ""
-    wide = wide.dropna()
-    shares = {
-        (noise, clipping): all_or(int((rows["minibatch"] < rows["local"]).sum()), len(rows))
-        for (noise, clipping), rows in wide.groupby(["noise", "clipping"], sort=False)
-    }
+    shares, lost = {}, {}
+    for each, rows in compared.groupby(["noise", "clipping"], sort=False):
+        beyond = rows.loc[rows["holm_p_value"] < _CHANCE, "difference"]
+        shares[each] = all_or(int((beyond > 0).sum()), len(rows))
+        worse = int((beyond < 0).sum())
+        lost[each] = f", worse at {worse}" if worse else ""
     spent = private[private["clipping"] == "mean"].pivot(index=keys, columns="algorithm", values="epsilon_spent")
     ratio = (spent["minibatch"] / spent["local"]).max() if len(spent) else 1.0
     price = f" (at up to {ratio:.0f} times its ε)" if ratio > 2 else ""
     protocol = [
-        f"at {share} points of the authors' protocol{price}"
-        for (_, clipping), share in shares.items()
-        if clipping == "mean"
+        f"at {share} points of the authors' protocol{lost[each]}{price}"
+        for each, share in shares.items()
+        if each[1] == "mean"
     ]
-    clipped = [f"{shares[each]} ({NOISES[each[0]]})" for each in _columns(wide) if each[1] == "record"]
+    clipped = [f"{shares[each]} ({NOISES[each[0]]}{lost[each]})" for each in _columns(compared) if each[1] == "record"]
     texts = [*protocol, *([f"with every record clipped at {listed(clipped)}"] if clipped else [])]
-    return f"Noisy minibatch SGD has a smaller mean loss than noisy local SGD {'; '.join(texts)}" if texts else ""
+    text = "Noisy minibatch SGD has a smaller loss than noisy local SGD, beyond chance,"
+    return f"{text} {'; '.join(texts)}" if texts else ""
 
 
 def _columns(points: pd.DataFrame) -> list[tuple[str, str]]:
@@ -190,12 +206,10 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
         axes[0][0].plot([], [], color=style.GREY, linestyle=dashes, marker=marker, label=_NAMES[algorithm])
     for colour, noise in zip(style.COLOURS, _noises(points), strict=False):
         axes[0][0].plot([], [], color=colour, linewidth=4, label=NOISES[noise])
-    _finish(
-        figure,
-        axes[0][0],
-        points,
-        f"ε is for a client's own records. Left out: runs that may spend ε > {_MOST_SPENT:g}.",
-    )
+    private = points[(points["epsilon"] < math.inf) & points["algorithm"].isin(_NAMES)]
+    beyond = int((private["epsilon_spent"] > _MOST_SPENT).sum())
+    left_out = f" Left out: {beyond} points that may spend ε > {_MOST_SPENT:g}." if beyond else ""
+    _finish(figure, axes[0][0], points, f"ε is for a client's own records.{left_out}")
     return figure
 
 
@@ -209,7 +223,7 @@ def spent_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
         if len(own):
             most = f"{own.min():.0f} to over 1,000" if own.max() > 1000 else span(own, "{:.0f}")
             texts.append(f"{most} % under {_the(name)}")
-    return f"Of the ε asked for, a run spends {listed(texts)}" if texts else ""
+    return f"Of the ε asked for, a run spends at most {listed(texts)}" if texts else ""
 
 
 def _the(noise: str) -> str:
@@ -264,7 +278,9 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
     data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
     text = f"Means over {count_range(points['trials'])} trials. Top: from the least to the largest mean of all M and R."
     text += " Gap: error of local less minibatch SGD within trials, ± 90 % interval; M clients take part in a round."
-    style.footer(figure, f"{text} δ = 1/n². Data: {', '.join(sorted(data))}.")
+    text += f" δ = 1/n². Data: {', '.join(sorted(data))}."
+    spent = _spent_ranges(points.assign(clipping="record"))
+    style.footer(figure, f"{text}\nUpper bound on the ε spent, over the ε asked for: {spent}.")
     return figure
 
 

@@ -155,7 +155,9 @@ def acceleration_message(points: pd.DataFrame) -> str:
             losses.append(str(int((group["plain_minus_this"] < -group["difference_interval"]).sum())))
     if not wins:
         return ""
-    return f"Algorithm 2 beats Algorithm 1, beyond chance, {' and '.join(wins)}; it loses in {' and '.join(losses)}"
+    text = f"After the marked rounds Algorithm 2 beats Algorithm 1, beyond chance, {' and '.join(wins)}"
+    text += f"; it loses in {' and '.join(losses)}"
+    return text + ("; after other rounds it can lose (crosses)" if len(_lost(points[~points["theorem"]])) else "")
 
 
 def _lost(points: pd.DataFrame) -> pd.DataFrame:

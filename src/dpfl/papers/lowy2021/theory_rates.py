@@ -336,15 +336,15 @@ def draw(data: pd.DataFrame) -> Figure:
 
 
 def _agrees(fits: pd.DataFrame) -> pd.Series:
-    """Return for each row of `points` whether its fitted power of the risk, with its interval, meets the powers of the
-    terms or what lies between them."""
+    """Return for each row of `points` whether its fitted power of the risk, with its interval, meets the range from the
+    power of one term of the rate to that of the other."""
     low, high = (fits[["statistical_power", "private_power"]].agg(how, axis=1) for how in ("min", "max"))
     half = fits["risk_interval"].fillna(0.0)
     return (fits["risk_power"] + half >= low) & (fits["risk_power"] - half <= high)
 
 
 def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """Say in how many panels the fitted power of the risk agrees with the powers of the rate's terms."""
+    """Say in how many panels the fitted power of the risk lies between the powers of the rate's terms."""
     fits = data.drop_duplicates(["study", "axis", "noise"])
     inside = _agrees(fits)
     texts = [
@@ -352,7 +352,9 @@ def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
         for noise, name in names.items()
         if (fits["noise"] == noise).any()
     ]
-    text = f"The fitted power of the risk agrees with the powers of the rate's terms in {listed(texts)}"
+    text = (
+        f"Within its interval, the fitted power of the risk lies between those of the rate's terms in {listed(texts)}"
+    )
     bounds = data[data["study"].str.startswith("bounds")]
     if len(bounds):
         text += f"; {all_or(int(bounds['applies'].sum()), len(bounds))} points are within the theorem's conditions"
@@ -375,7 +377,9 @@ def _panel(panel: Axes, data: pd.DataFrame) -> None:
         panel.plot(rows["value"], rows["shape"], style.DASHES[number], linewidth=0.9, label=name, **look)
         first = rows.iloc[0]
         differs = "" if _agrees(rows).iloc[0] else " (differs)"
-        texts.append(f"{_SHORT[noise]}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}{differs}")
+        digits = 3 if differs else 2
+        power, half = (f"{first[name]:{sign}.{digits}f}" for name, sign in (("risk_power", "+"), ("risk_interval", "")))
+        texts.append(f"{_SHORT[noise]}: {power} ± {half}{differs}")
         known = [
             first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])
         ]

@@ -87,8 +87,8 @@ STRATEGIES = {
     "falling_both": "both fall",
     "last_epoch": "last epoch σ/√(E+1)",
     "last_epoch_unpaid": "the same, not paid for",
-    "arsinh_2": "arsinh noise, a = 2σ",
-    "arsinh_4": "arsinh noise, a = 4σ",
+    "arsinh_2": "arsinh noise, a = 2σ (no proof)",
+    "arsinh_4": "arsinh noise, a = 4σ (no proof)",
     "sparse_10": "10 % of entries sent",
     "sparse_1": "1 % of entries sent",
     "adaptive_clip": "clip norm follows the median",
@@ -122,9 +122,9 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
 
 
 def strategies_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
-    """Say which strategies within the budget are better than the constant one beyond chance, and in how many cases they
-    are better and worse."""
-    paid = data[~data["strategy"].isin(("constant", "last_epoch_unpaid"))]
+    """Say which strategies are better than the constant one beyond chance, and in how many cases they are better and
+    worse. Only those count whose proven epsilon is within the budget."""
+    paid = data[(data["privacy_epsilon_proven"] <= data["epsilon"]) & (data["strategy"] != "constant")]
     if paid.empty:
         return ""
     better = paid[paid["difference_pct"] > paid["difference_interval_pct"]]
@@ -136,10 +136,11 @@ def strategies_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
     ]
     total = paid["strategy"].nunique()
     if not kinds:
-        return f"None of {total} strategies within the budget beats constant settings beyond chance"
+        return f"None of {total} strategies proven to be within the budget beats constant settings beyond chance"
     beat = "beats" if len(kinds) == 1 else "beat"
     return (
-        f"Of {total} strategies within the budget, {len(kinds)} {beat} constant settings beyond chance: {listed(kinds)}"
+        f"Of {total} strategies proven to be within the budget, {len(kinds)} {beat} constant settings beyond chance: "
+        f"{listed(kinds)}"
     )
 
 
@@ -232,7 +233,8 @@ def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text:
     axes[0][0].set_ylabel(key if key != "preparation" else "inputs")
     axes[0][0].invert_yaxis()
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    style.footer(figure, f"{counted_runs(data)}\n{text}.")
+    paired = "" if differences else "; beyond chance: by differences within a seed, which the bars do not show"
+    style.footer(figure, f"{counted_runs(data)}\n{text}{paired}.")
     return figure
 
 
@@ -291,7 +293,10 @@ def draw_grid(data: pd.DataFrame) -> Figure:
         figure.colorbar(picture, ax=list(line), label="test accuracy (%)", shrink=0.8, pad=0.01)
     records = " or ".join(f"{count:g}" for count in sorted(data["privacy_records"].unique()))
     text = f"Below a map: batch size m, ε at δ = 1/N and ε at δ = 1/(10 N), for N = {records} records a client."
-    style.footer(figure, f"{text} Framed: the best cell of a map. {_spread_text(data)}")
+    best = data.loc[data.groupby(["dataset", "stand_in_for", "sigma"])["accuracy_pct"].idxmax(), "batch_size"]
+    largest = all_or(int((best == data["batch_size"].max()).sum()), len(best))
+    framed = f"Framed: the best cell of a map, which has the largest batch in {largest} maps."
+    style.footer(figure, f"{text} {framed} {_spread_text(data)}")
     return figure
 
 
@@ -305,7 +310,7 @@ def grid_message(data: pd.DataFrame) -> str:
         for row in top.itertuples()
     ]
     maps = all_or(int((best["clip_norm"] == clip).sum()), len(best))
-    return f"C = {clip:g} is the best clip norm in {maps} maps; the best cells have {listed(texts)}"
+    return f"C = {clip:g} is the best clip norm by mean accuracy in {maps} maps; the best cells have {listed(texts)}"
 
 
 def _spread_text(data: pd.DataFrame) -> str:
@@ -616,7 +621,7 @@ def scaling_message(data: pd.DataFrame) -> str:
     kept, fewer = (span(same[name], "{:+z.1f}") for name in ("rounds", "epochs"))
     return (
         f"Batches {a} times as large change accuracy by {kept} points in as many rounds, and by {fewer} in as many "
-        "epochs"
+        "epochs with the same step"
     )
 
 

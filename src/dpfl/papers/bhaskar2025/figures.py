@@ -126,7 +126,7 @@ def draw_leads(cells: pd.DataFrame) -> Figure:
     runs = leads.loc[leads["lead_runs"] > 0, "lead_runs"]
     shown = f"Ours: mean over {count_range(runs.astype(int))} seeds" if len(runs) else "Ours: not run"
     missing = int(leads["lead_pct"].isna().sum())
-    left_out = f" {missing} of our {len(leads)} columns were not run." if missing and len(runs) else ""
+    left_out = f" Not run: {missing} of our {len(leads)} columns." if missing and len(runs) else ""
     style.footer(
         figure,
         f"Below 0 another split is better. Each data set: the larger ε on the left. {shown}; bars: 95 % interval, none "
@@ -142,7 +142,7 @@ _LABEL_ROOM = 5.0
 def _mark_counterexample(axis: Axes, place: float, row: pd.Series) -> None:
     """Circle the lowest published lead, which decides the claim, and say what it is and what the claim needs."""
     at, colour = (place, row["published_lead_pct"]), style.RED
-    axis.set_ylim(bottom=at[1] - _LABEL_ROOM)
+    axis.set_ylim(bottom=min(axis.get_ylim()[0], at[1] - _LABEL_ROOM))
     axis.plot(*at, marker="o", markersize=13, markerfacecolor="none", color=colour, linestyle="none")
     label = (
         f"counterexample: {at[1]:+.2f}, the claim needs at least 0\n(published, {model_name(row['model'])}, "
@@ -234,7 +234,7 @@ def _footer(cells: pd.DataFrame) -> str:
     line = f"line: their median, broken where runs lie over {BIMODAL_PCT:g} points apart or a split was not run"
     points = "Points: our runs, n a cell, each drawn in place of an interval"
     missing = len(cells) - len(ran)
-    left_out = f" {missing} of {len(cells)} cells were not run." if missing else ""
+    left_out = f" Not run: {missing} of {len(cells)} cells." if missing else ""
     return f"E · R = 20. {points}; {line}.{left_out}{stand_in} {notes}".strip()
 
 

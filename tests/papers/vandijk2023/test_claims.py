@@ -160,6 +160,8 @@ def test_shuffled_groups_exceed_what_is_stated_flatly_and_single_records_do_not(
 def test_batch_normalisation_breaks_the_sensitivity_and_layer_normalisation_keeps_it(batch):
     assert claims.batch_norm(batch).estimate > 10
     assert -0.01 < claims.layer_norm(batch).estimate <= 1e-5
+    # Normalised one by one, the other records cancel whatever the batch: to the digits that every processor shares.
+    assert claims.layer_norm(batch).estimate == pytest.approx(claims.layer_norm(2).estimate, rel=1e-9)
 
 
 def test_the_last_epoch_composes_to_the_root_of_two():

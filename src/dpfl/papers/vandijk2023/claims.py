@@ -524,17 +524,20 @@ def _farthest(batch: int, axis: int, *, features: int = 196, classes: int = 10, 
     """Return the distance over 2C of the sums of two batches of softmax regression that differ in their first record.
 
     The others lie in the middle, a little apart; the record lies above or below them in every feature, so it moves
-    their means over the batch to one side or the other; and its features rise or fall.
+    their means over the batch to one side or the other; and its features rise or fall. In double precision: in single
+    one the digits that the pages and the audit compare hang on the processor.
     """
     module = softmax_regression(features, classes)
     rule = LinearGradients(module, cross_entropy)
-    weights, labels = torch.zeros(1, classes * (features + 1)), torch.zeros(batch, dtype=torch.int64)
-    rising, sums = torch.linspace(-1, 1, features), []
+    double = torch.float64
+    weights = torch.zeros(1, classes * (features + 1), dtype=double)
+    labels = torch.zeros(batch, dtype=torch.int64)
+    rising, sums = torch.linspace(-1, 1, features, dtype=double), []
     for record in (0.2 + 0.2 * rising, 0.8 - 0.2 * rising):
         inputs = 0.5 + 0.01 * rising.repeat(batch, 1)
         inputs[0] = record
-        whole = (normalised(inputs, axis), labels, torch.ones(batch))
-        sums.append(rule.clipped_sums(weights, whole, torch.tensor([clip_norm])))
+        whole = (normalised(inputs, axis), labels, torch.ones(batch, dtype=double))
+        sums.append(rule.clipped_sums(weights, whole, torch.tensor([clip_norm], dtype=double)))
     return float((sums[0] - sums[1]).norm()) / (2 * clip_norm)
 
 

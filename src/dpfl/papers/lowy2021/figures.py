@@ -140,7 +140,7 @@ def figure_2_message(points: pd.DataFrame) -> str:
         worse = int((beyond < 0).sum())
         lost[each] = f", worse at {worse}" if worse else ""
     spent = private[private["clipping"] == "mean"].pivot(index=keys, columns="algorithm", values="epsilon_spent")
-    ratio = (spent["minibatch"] / spent["local"]).max() if len(spent) else 1.0
+    ratio = (spent["minibatch"] / spent["local"]).max() if {"minibatch", "local"} <= set(spent.columns) else 1.0
     price = f" (at up to {ratio:.0f} times its ε)" if ratio > 2 else ""
     protocol = [
         f"at {share} points of the authors' protocol{lost[each]}{price}"
@@ -149,7 +149,7 @@ def figure_2_message(points: pd.DataFrame) -> str:
     ]
     clipped = [f"{shares[each]} ({NOISES[each[0]]}{lost[each]})" for each in _columns(compared) if each[1] == "record"]
     texts = [*protocol, *([f"with every record clipped at {listed(clipped)}"] if clipped else [])]
-    text = "Noisy minibatch SGD has a smaller loss than noisy local SGD, beyond chance,"
+    text = "Noisy minibatch SGD beats noisy local SGD, beyond chance,"
     return f"{text} {'; '.join(texts)}" if texts else ""
 
 

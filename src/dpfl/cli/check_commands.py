@@ -38,8 +38,10 @@ def check(
     batch_size: Annotated[int | None, typer.Option(help="of a log, for fixed and shuffled batches")] = None,
     records: Annotated[int | None, typer.Option(help="of a log, for fixed and shuffled batches")] = None,
     steps_per_epoch: Annotated[int | None, typer.Option(help="of a log, for balls_in_bins")] = None,
-    neighbouring: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Neighbouring)}")] = None,
-    observer: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Observer)}")] = None,
+    neighbouring: Annotated[
+        str | None, typer.Option(help=f"of a log, else zero_out: {', '.join(Neighbouring)}")
+    ] = None,
+    observer: Annotated[str | None, typer.Option(help=f"of a log, else every_step: {', '.join(Observer)}")] = None,
     steps_per_row: Annotated[int | None, typer.Option(help="of a log without num_steps")] = None,
     num_steps: Annotated[str | None, typer.Option(help="of a log: num_steps is per_row or cumulative")] = None,
 ) -> None:

@@ -149,7 +149,7 @@ def figure_2_message(points: pd.DataFrame) -> str:
     ]
     clipped = [f"{shares[each]} ({NOISES[each[0]]}{lost[each]})" for each in _columns(compared) if each[1] == "record"]
     texts = [*protocol, *([f"with every record clipped at {listed(clipped)}"] if clipped else [])]
-    text = "Noisy minibatch SGD beats noisy local SGD, beyond chance,"
+    text = "Minibatch SGD beats local SGD, beyond chance,"
     return f"{text} {'; '.join(texts)}" if texts else ""
 
 

@@ -53,6 +53,17 @@ def test_each_way_has_its_risks_and_accuracies_below_its_trust(results):
     plt.close(figure)
 
 
+def test_best_steps_at_an_end_of_their_own_grid_are_counted(results):
+    table = results.figure(KEY, "five_papers").query("epsilon < inf")
+    inner = table.assign(least_step=table["step"] / 2, most_step=table["step"] * 2)
+    one = inner.assign(most_step=inner["most_step"].where(inner.index != inner.index[0], inner["step"]))
+    single = inner.assign(least_step=inner["step"], most_step=inner["step"])  # a grid of one step has no ends
+    said = [draw_trust(each).get_supxlabel().replace("\n", " ") for each in (one, inner, single)]
+    assert f"At 1 of {len(table)} points it is an end of the grid" in said[0]
+    assert not any("end of the grid" in text for text in said[1:])
+    plt.close("all")
+
+
 def test_the_best_way_without_trust_is_compared_with_the_best_of_a_trusted_aggregator():
     rows = [
         {"dataset": "mnist", "epsilon": epsilon, "trust": trust, "excess_risk": risk, "accuracy_pct": accuracy}

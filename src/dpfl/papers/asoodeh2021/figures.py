@@ -329,6 +329,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
         axis.set_title(f"{task}, " + (f"noise σ = {sigma:g}" if sigma > 0 else "no noise"), fontsize=9)
         axis.set_xlabel("change of the excess risk (%)")
     low, high = axes[0][0].get_xlim()
+    cut = ((data["difference"] - data["interval"]) / data["with_replacement"] < -1).any()
     axes[0][0].set_xlim(max(low, -100.0), high + 0.45 * (high - low))  # no risk falls by more; room for the numbers
     axes[0][0].set_yticks(range(len(shown)), [RELEASES[name] for name in shown])
     axes[0][0].invert_yaxis()
@@ -337,7 +338,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
     usual, most = data["runs"].min(), data["runs"].max()
     seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for some models without noise"
     text = f"(Risk without replacement - risk with) / risk with; paired by seed, ± 90 % interval, {seeds}."
-    text += " Bars end at -100 %." if low < -100.0 else ""
+    text += " A bar that would reach below -100 % is cut." if cut else ""
     style.footer(figure, f"{text} {data_note(data)}")
     return figure
 

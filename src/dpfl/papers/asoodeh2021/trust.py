@@ -87,8 +87,8 @@ def draw_trust(table: pd.DataFrame) -> Figure:
     figure.legend(handles=keys, loc="outside upper center", ncols=3)
     text = f"Right of each row: test accuracy at {ends[0]} and {ends[1]} in %; guessing has about 50 %."
     text += " ε is for replacing one record, δ = 10⁻⁵; each algorithm at the best of its steps."
-    at_end = int(private["step"].isin([private["least_step"].min(), private["most_step"].max()]).sum())
-    if at_end and private["least_step"].min() < private["most_step"].max():
+    ends_of_grid = (private["step"] == private["least_step"]) | (private["step"] == private["most_step"])
+    if at_end := int((ends_of_grid & (private["least_step"] < private["most_step"])).sum()):
         text += f" At {at_end} of {len(private)} points it is an end of the grid: one beyond might do better."
     if (private["interval"] > _SHOWN_BELOW * private["excess_risk"]).any():
         text += " A bar that would reach below 0 is cut."

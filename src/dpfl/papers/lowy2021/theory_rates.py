@@ -352,9 +352,7 @@ def rates_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
         for noise, name in names.items()
         if (fits["noise"] == noise).any()
     ]
-    text = (
-        f"Within its interval, the fitted power of the risk lies between those of the rate's terms in {listed(texts)}"
-    )
+    text = f"Within its interval, the risk's power lies between the powers of the rate's terms in {listed(texts)}"
     bounds = data[data["study"].str.startswith("bounds")]
     if len(bounds):
         text += f"; {all_or(int(bounds['applies'].sum()), len(bounds))} points are within the theorem's conditions"

@@ -83,8 +83,6 @@ def draw_tradeoff(data: pd.DataFrame) -> Figure:
     return figure
 
 
-_LACK = 0.005
-"""Share of the exact power that an approximation may lack without a word: it is shown in whole per cent."""
 _SMALL = 0.1
 """Largest type I error of the panel of small errors."""
 SHOWN_ALPHA = 1e-3
@@ -96,8 +94,8 @@ def tradeoff_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
     power = 1 - data.pivot(index="alpha", columns="curve", values="beta")
     at = power.loc[float(power.index[np.argmin(np.abs(power.index - SHOWN_ALPHA))])]
     small = power[(power.index > 0) & (power.index <= _SMALL)]
-    lacks = {name: 1 - float((small[curve] / small["A1"]).min()) for curve, name in names.items()}
-    under = [f"{name} grants up to {100 * lack:.0f} % less" for name, lack in lacks.items() if lack > _LACK]
+    lacks_pct = {name: round(100 * (1 - float((small[curve] / small["A1"]).min()))) for curve, name in names.items()}
+    under = [f"{name} grants up to {lack} % less" for name, lack in lacks_pct.items() if lack > 0]
     text = (
         f"Who knows which rounds used a record (A1) finds it with power {at['A1']:.2g}, not {at['A0']:.2g} (A0), at a "
         f"type I error of {SHOWN_ALPHA:g}"

@@ -524,8 +524,8 @@ def _farthest(batch: int, axis: int, *, features: int = 196, classes: int = 10, 
     """Return the distance over 2C of the sums of two batches of softmax regression that differ in their first record.
 
     The others lie in the middle, a little apart; the record lies above or below them in every feature, so it moves
-    their means over the batch to one side or the other; and its features rise or fall. In double precision: in single
-    one the digits that the pages and the audit compare hang on the processor.
+    their means over the batch to one side or the other; and its features rise or fall. Computed in double precision,
+    because the audit compares digits that differ between processors in single precision.
     """
     module = softmax_regression(features, classes)
     rule = LinearGradients(module, cross_entropy)

@@ -25,11 +25,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, reduce
-from typing import TYPE_CHECKING
+from functools import cache
 
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import gaussian_dp, tradeoff
@@ -51,9 +49,6 @@ from dpfl.accounting.numerics import (
 from dpfl.accounting.sampler_accountants import unamplified
 from dpfl.accounting.samplers import Accountable, FixedBatches, FullBatch, ShuffledEpochs
 from dpfl.accounting.tradeoff import privacy_loss
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
 
 # Privacy of the last iterate alone, for convex losses: contraction, shifted interpolation, and the least of them.
 
@@ -480,7 +475,6 @@ def shuffled_epsilon(delta: float, places: LastUse, *, link: float, bound: str =
 
 LEAST_DELTA = 1e-10
 """Below it the rounding of the composed loss distribution is no longer far from delta."""
-_SLACK = 1e-12  # in delta, for the rounding of the transforms
 _SHARES = np.concatenate([np.geomspace(1e-3, 0.1, 15), np.linspace(0.12, 0.9, 27)])
 _LATE_STEPS = 128  # numbers of late steps in the search
 _LEAPS = (16, 8, 4, 2, 1)  # of the search, on the grid of late steps and shares
@@ -580,8 +574,9 @@ def _compass(cost: Callable[[int, int], float], start: tuple[int, int], shape: t
 def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cells: int = _CELLS) -> float:
     """Return epsilon at `delta` >= LEAST_DELTA of the pair of `split`, batches drawn at `sample_rate` in (0, 1].
 
-    `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and delta
-    is lowered by 1e-12 for what their transforms round. Formal guarantee: that of `restart_epsilon`, for this restart.
+    `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and what
+    their transforms may round counts as infinite loss: inf where that outweighs delta, with some 10^5 steps and more.
+    Formal guarantee: that of `restart_epsilon`, for this restart.
     Source: vandijk2023 section 4.2 for C_p; doroshenko2022 for the grid.
     """
     if sample_rate == 1:
@@ -592,13 +587,10 @@ def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cell
     if split.shift_mu > 0:
         laws.append((privacy_loss.gaussian_tails(split.shift_mu), 1))
     step, reaches = _grid(laws, cells)
-    parts: list[PLDPmf] = []
-    with np.errstate(over="ignore"):  # Chernoff bounds that overflow are left out; ratios of tails all but empty
-        for (law, count), reach in zip(laws, reaches, strict=True):
-            once = privacy_loss.connected_dots(law, step, reach)
-            parts.append(once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS))
-        pmf = reduce(lambda one, other: one.compose(other, tail_mass_truncation=_TAIL_MASS), parts)
-        return float(privacy_loss.PrivacyLoss.of(PrivacyLossDistribution(pmf)).epsilon(delta - _SLACK))
+    with np.errstate(over="ignore"):  # ratios of tails all but empty
+        losses = [privacy_loss.connected_dots(law, step, reach) for (law, _), reach in zip(laws, reaches, strict=True)]
+        pld = privacy_loss.added([(loss, count) for loss, (_, count) in zip(losses, laws, strict=True)], _TAIL_MASS)
+        return float(privacy_loss.PrivacyLoss.of(pld).epsilon(delta))
 
 
 def _grid(laws: list[tuple[privacy_loss.Tails, int]], cells: int) -> tuple[float, list[float]]:

@@ -95,7 +95,9 @@ def test_composed_gaussians_are_a_gaussian(mu, rounds):
     assert np.allclose(from_pld(pld, ALPHAS), gaussian_dp.tradeoff(ALPHAS, total), rtol=1e-6, atol=1e-9)
     assert np.all(from_pld(pld, ALPHAS) <= gaussian_dp.tradeoff(ALPHAS, total) + 1e-10)
     deltas = np.array([1e-8, 1e-5, 1e-2])
-    assert np.allclose(PrivacyLoss.of(pld).epsilon(deltas), gaussian_dp.epsilon(deltas, total), rtol=1e-6)
+    known = gaussian_dp.epsilon(deltas, total)
+    rounding = 2e-16 * rounds / deltas  # what the transforms may hide counts as spent
+    assert np.all(np.abs(PrivacyLoss.of(pld).epsilon(deltas) - known) <= known * (1e-6 + rounding))
 
 
 @pytest.mark.parametrize(("p", "mu"), [(0.1, 1.0), (0.5, 3.0), (1e-3, 0.8)])

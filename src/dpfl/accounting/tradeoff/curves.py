@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, reduce
+from functools import cache
 from typing import Protocol
 
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, gammaln, logsumexp, ndtr, ndtri, roots_legendre
 
@@ -24,6 +24,7 @@ from dpfl.accounting.tradeoff.privacy_loss import (
     LEAST_DELTA,
     PrivacyLoss,
     Tails,
+    added,
     arsinh_tails,
     composed,
     connected_dots,
@@ -389,13 +390,13 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
     dots of the losses. It is above what the rounds spend by less than 2e-3 of it if all have one noise law, none loses
     more than `LONGEST_LOSS` and `delta` is at most 1e-3; one grid holds all segments, so that it is looser for those
-    whose losses are small beside another's. `delta` in [`LEAST_DELTA`, 1), at least one round in all; below it rounding
-    in the composition, some 1e-15 of mass, may hide losses: use `accounting.guarantee`. Arsinh noise is accounted for
-    the full move of the sum along one axis, with arsinh_scale of 1 and more and delta up to `ARSINH_SHARE` of the total
-    variation of its rounds: a move spread over more axes spent less in every case tried there, and more in some beyond
-    it; a shorter move may spend more below that scale. Raises ValueError naming the argument. Guarantee: (epsilon,
-    `delta`)-DP with one record replaced, for arsinh noise as far as it was tried. Source: vandijk2023, sections 4.4 and
-    5.2.
+    whose losses are small beside another's. `delta` in [`LEAST_DELTA`, 1), at least one round in all; with very many
+    rounds, what rounding may hide (`added`) asks for a larger one: use `accounting.guarantee`. Arsinh noise is
+    accounted for the full move of the sum along one axis, with arsinh_scale of 1 and more and delta up to
+    `ARSINH_SHARE` of the total variation of its rounds: a move spread over more axes spent less in every case tried
+    there, and more in some beyond it; a shorter move may spend more below that scale. Raises ValueError naming the
+    argument. Guarantee: (epsilon, `delta`)-DP with one record replaced, for arsinh noise as far as it was tried.
+    Source: vandijk2023, sections 4.4 and 5.2.
     """
     failure = real("delta", delta, at_least=LEAST_DELTA, below=1)
     runs = [segment for segment in segments if segment.rounds]
@@ -419,12 +420,9 @@ def _composed_segments(runs: Sequence[Segment], delta: float) -> PrivacyLoss:
     reaches = [largest_loss(law, left_out / segment.rounds) for segment, law in zip(runs, tails, strict=True)]
     smallest_std = min(map(loss_std, tails, reaches))
     step = max(min(INTERVAL, smallest_std / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
-    parts: list[PrivacyLossDistribution] = []
-    for segment, law, reach in zip(runs, tails, reaches, strict=True):
-        with np.errstate(over="ignore"):  # as in privacy_loss.composed
-            part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
-        parts.append(PrivacyLossDistribution(part))
-    return PrivacyLoss.of(reduce(lambda one, other: one.compose(other, tail_mass_truncation=left_out), parts))
+    losses = (connected_dots(law, step, reach) for law, reach in zip(tails, reaches, strict=True))
+    counts = (segment.rounds for segment in runs)
+    return PrivacyLoss.of(added(list(zip(losses, counts, strict=True)), left_out), LEAST_DELTA)
 
 
 def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: float, delta: float) -> float:
@@ -537,9 +535,10 @@ def dpsgd_guarantee(
 
     `group_size` records may differ at once for A1, h and h_bar; for A0 and clt take `group` of the curve. A0, A1 and
     clt need a whole number of rounds, epochs n/m. Guarantee, batches of fixed size: with one record replaced the run is
-    A0's curve-DP, for a delta of `LEAST_DELTA` and more: its epsilon(delta) refuses a smaller one. A1's holds for the
-    one who knows more; h, h_bar and clt approximate and guarantee nothing. Other arguments as `dpsgd`. Raises
-    ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
+    A0's curve-DP; its epsilon(delta) refuses a delta below `LEAST_DELTA` or, with very many rounds, near what rounding
+    may hide: use `accounting.guarantee`. A1's holds for the one who knows more; h, h_bar and clt approximate and
+    guarantee nothing. Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections
+    4.4, 4.5 and 4.7.
     """
     adversary = member("adversary", Adversary, adversary)
     n, m, epochs = integer("n", n, at_least=1), integer("m", m, at_least=1), integer("epochs", epochs, at_least=1)
@@ -566,7 +565,8 @@ def poisson_guarantee(*, n: int, m: int, epochs: int, noise_multiplier: float) -
     """The same run with Poisson batches of expected size m, one record added or removed; by dp_accounting.
 
     noise_multiplier is in units of C, the sensitivity here. At equal noise a fixed-size batch, whose sensitivity
-    is 2C, has sigma = noise_multiplier/2 in `dpsgd_guarantee`: the factor 2 that fixed batches cost.
+    is 2C, has sigma = noise_multiplier/2 in `dpsgd_guarantee`: the factor 2 that fixed batches cost. dp_accounting does
+    not count what its transform rounds, some 1e-15 of mass a round: no guarantee where delta is not far above that.
     Raises ValueError naming the argument. Source: vandijk2023 section 2.3.
     """
     n, m, epochs = integer("n", n, at_least=1), integer("m", m, at_least=1), integer("epochs", epochs, at_least=1)

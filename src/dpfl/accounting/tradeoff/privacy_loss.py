@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import DensePLDPmf, PLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
+from scipy.fft import next_fast_len, rfft
 from scipy.special import comb, log_ndtr, logsumexp, ndtr, ndtri
 from scipy.stats import hypergeom
 
 from dpfl.accounting import gaussian_dp
+from dpfl.accounting.composition import TRANSFORM_ERROR
 from dpfl.accounting.gaussian_dp import theta
+from dpfl.accounting.loss_grids import UNIT
 from dpfl.accounting.numerics import integer, real, reals, root
 from dpfl.accounting.poisson_gaussian import amplified_epsilon
 
@@ -24,9 +29,11 @@ Tails = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.fl
 """The law of the privacy loss of a symmetric pair (P, Q): epsilon >= 0 to (P[loss > epsilon], Q[loss > epsilon])."""
 
 LEAST_DELTA = 1e-10
-"""Least delta of a composed distribution: rounding in the composition, some 1e-15 of mass, may hide losses below it."""
+"""Least delta of a composed distribution; larger where its mass of infinite loss, which rounding adds to, is near."""
 
 _TAIL_MASS = 1e-18  # what the loss grid leaves out, over all rounds; it is counted as infinite loss
+_TRUNCATED = 1e-15  # what a composition leaves out at its ends; it is counted as infinite loss
+_ABOVE_INFINITE = 4  # by which factor delta is above the mass of infinite loss at least: next to it epsilon is loose
 _GRID = 200_000  # most cells of one round's loss grid, and (fourfold) of the composed one
 _LARGEST_EPSILON = 700.0  # e^epsilon stays finite
 
@@ -58,15 +65,65 @@ def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     """The privacy-loss distribution of `rounds` rounds of the symmetric pair behind `tails`.
 
     Each cell of the loss grid assigns its P and Q mass to its two ends so that both are kept (connect the dots):
-    the result never understates delta, and overstates it by a relative 1e-7 or so. The grid's step follows the
-    spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive rounds each dominated by the pair.
-    Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the grid is that of doroshenko2022.
+    the result never understates delta, and overstates it by a relative 1e-7 or so, and by what `added` counts for
+    rounding. The grid's step follows the spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive
+    rounds each dominated by the pair. Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the
+    grid is that of doroshenko2022.
     """
     rounds = integer("rounds", rounds, at_least=1)
     reach = largest_loss(tails, _TAIL_MASS / rounds)
-    pmf = connected_dots(tails, _step(tails, reach, rounds), reach)
+    return added([(connected_dots(tails, _step(tails, reach, rounds), reach), rounds)])
+
+
+def added(losses: Sequence[tuple[DensePLDPmf, int]], left_out: float = _TRUNCATED) -> PrivacyLossDistribution:
+    """The sum of independent symmetric losses on one grid, each of them so many times (>= 1).
+
+    Each composition may leave out `left_out` of mass; that, and all that its transforms may round, counts as infinite
+    loss: some 1e-11 of mass for a thousand rounds, 1e-6 to 1e-5 for ten million rare ones. Guarantee: delta is never
+    understated. Source: dp_accounting's composition; the bound of its rounding is derived here.
+    """
     with np.errstate(over="ignore"):  # a Chernoff bound of dp_accounting that overflows is left out there
-        return PrivacyLossDistribution(pmf if rounds == 1 else pmf.self_compose(rounds))
+        parts = [_self_composed(loss, count, left_out) if count > 1 else loss for loss, count in losses]
+        return PrivacyLossDistribution(reduce(lambda one, other: _joined(one, other, left_out), parts))
+
+
+def _self_composed(loss: DensePLDPmf, count: int, left_out: float) -> DensePLDPmf:
+    """`count` losses, by a power of the spectrum.
+
+    Each value of the spectrum is off by at most `off`, so its power by count (|value| + off)^(count - 1) off; the power
+    rounds the logarithm; the transform back rounds once more. The root of the mean square over the spectrum is the norm
+    of the masses' errors, and delta is a sum of at most that many of them with weights of at most 1.
+    """
+    result = loss.self_compose(count, tail_mass_truncation=left_out)
+    size = next_fast_len(max(result.size, loss.size))
+    weights = np.full(size // 2 + 1, 2.0)
+    weights[0] = 1.0
+    if size % 2 == 0:
+        weights[-1] = 1.0
+    values = np.maximum(np.abs(np.asarray(rfft(loss._probs, size))), 1e-300)
+    rounding = TRANSFORM_ERROR * UNIT * math.log2(size)
+    off = rounding * float(np.linalg.norm(loss._probs))
+    transformed = count * off * np.exp(np.minimum((count - 1) * np.log(values + off), 0.0))
+    powers = np.exp(count * np.log(values))
+    raised = 4 * UNIT * (count * (math.pi - np.log(values)) + 2) * powers
+    errors = math.sqrt(float(weights @ (transformed + raised) ** 2) / size)
+    errors += rounding * math.sqrt(float(weights @ powers**2) / size)
+    return _with_lost(result, errors * math.sqrt(result.size))
+
+
+def _joined(one: DensePLDPmf, other: DensePLDPmf, left_out: float) -> DensePLDPmf:
+    """Two losses added; the product of their spectra is off by the error of either one times the other."""
+    result = one.compose(other, tail_mass_truncation=left_out)
+    norms = [float(np.linalg.norm(loss._probs)) for loss in (one, other)]
+    size = one.size + other.size
+    errors = TRANSFORM_ERROR * UNIT * (math.log2(size) + 1) * (2 * norms[0] * norms[1] + min(norms))
+    return _with_lost(result, errors * math.sqrt(size))
+
+
+def _with_lost(loss: DensePLDPmf, mass: float) -> DensePLDPmf:
+    """The loss with so much more mass of infinite loss, at most all."""
+    infinite = min(loss._infinity_mass + mass, 1.0)
+    return DensePLDPmf(loss._discretization, loss._lower_loss, loss._probs, infinite, loss._pessimistic_estimate)
 
 
 def largest_loss(tails: Tails, mass: float) -> float:
@@ -173,10 +230,17 @@ class PrivacyLoss:
 
     @classmethod
     def of(cls, pld: PrivacyLossDistribution, least_delta: float = 0.0) -> PrivacyLoss:
-        """P is the upper distribution of the remove direction of a dp_accounting distribution, Q its lower one."""
+        """P is the upper distribution of the remove direction of a dp_accounting distribution, Q its lower one.
+
+        A `least_delta` above 0 becomes larger where the mass of infinite loss is near it: four times that and a bit.
+        """
         if not isinstance(pld, PrivacyLossDistribution):
             raise ValueError(f"pld must be a dp_accounting PrivacyLossDistribution, got {type(pld).__name__}")
-        return cls(_Half.of(pld._pmf_remove), _Half.of(pld._pmf_add), least_delta)
+        halves = _Half.of(pld._pmf_remove), _Half.of(pld._pmf_add)
+        if least_delta > 0:
+            near = _ABOVE_INFINITE * max(float(half.upper[-1]) for half in halves)
+            least_delta = max(least_delta, float(f"{1.05 * near:.1e}"))
+        return cls(*halves, least_delta)
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """T(P, Q)(alpha); see `from_pld`."""

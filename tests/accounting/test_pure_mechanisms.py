@@ -41,6 +41,17 @@ def test_one_step_of_laplace_noise_is_the_closed_form(relation):
     about(found, largest + 2 * math.log1p(-1e-2), 1e-8)  # delta = 1 - e^((epsilon - s)/2)
 
 
+@pytest.mark.parametrize("share", [1e-10, 1e-12])
+def test_a_delta_of_nearly_all_is_exceeded_by_no_epsilon(share):
+    """Six randomised responses differ in total variation by less than 1 - 1e-9: epsilon is 0."""
+    found = guarantee(
+        RandomizedResponse(2), noise_multiplier=1 / 8, steps=6, delta=1 - share, neighbouring="replace_one"
+    )
+    same = (1 + math.exp(8)) ** -1  # the chance of another answer
+    assert math.comb(6, 3) * same**3 > share
+    assert found.lower == 0 <= found.upper
+
+
 def test_two_steps_of_laplace_noise_are_an_integral_over_a_plane():
     found = guarantee(LaplaceNoise(), noise_multiplier=1.0, steps=2, delta=0.05)
     x = np.linspace(-12, 13, 2501) + 1e-4

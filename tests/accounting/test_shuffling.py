@@ -604,6 +604,13 @@ def test_bad_input(name, value):
         shuffling.epsilon(**arguments)
 
 
+@pytest.mark.parametrize("value", [True, np.array([1.0, 2.0])])
+def test_bad_input_is_named_whatever_was_asked_before(value):
+    shuffling.epsilon(**{"noise_multiplier": 1, **RUN})
+    with pytest.raises(ValueError, match=r"^noise_multiplier "):
+        shuffling.epsilon(**{"noise_multiplier": value, **RUN})
+
+
 @pytest.mark.parametrize(
     ("n", "epsilon0", "delta", "delta0"),
     [

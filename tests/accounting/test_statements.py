@@ -121,6 +121,32 @@ def test_what_has_no_proof_states_none(mechanism):
     assert (found.upper, found.lower) == (math.inf, 0.0)
 
 
+@pytest.mark.parametrize(
+    "mechanism", [Gaussian(), ClippedMeanGaussian(), SummedGaussian(3), ShuffledGaussian(3, 2), Laplace()]
+)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("noise_multiplier", value) for value in (0.0, -1.0, math.nan, True)),
+        *(("steps", value) for value in (-1, 1.5)),
+        *(("delta", value) for value in (-1e-5, 1.0, math.nan)),
+        ("neighbouring", "nonsense"),
+    ],
+)
+def test_a_mechanism_names_an_argument_out_of_range(mechanism, name, value):
+    run = {"noise_multiplier": 1.0, "steps": 2, **REPLACED, name: value}
+    with pytest.raises(ValueError, match=f"^{name} "):
+        mechanism.guarantee(FullBatch(), **run)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "fields"), [(SummedGaussian, (0,)), (ShuffledGaussian, (-1, 2)), (ShuffledGaussian, (3, 0.5))]
+)
+def test_a_mechanism_has_clients_and_a_dimension(mechanism, fields):
+    with pytest.raises(ValueError, match=r"^(clients|dimension) must be"):
+        mechanism(*fields)
+
+
 @given(st.sampled_from(SAMPLERS))
 def test_the_encoding_says_kind_and_fields(sampler):
     text = json.loads(encode(sampler))

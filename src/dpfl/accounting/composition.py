@@ -421,7 +421,7 @@ def _mean_and_variance(each: _Tilted, step: float) -> tuple[float, float]:
 TOLERANCE, ROUGH_TOLERANCE = 2e-6, 2e-4
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 LARGEST_DELTA = 1 - 1e-9
-"""A larger delta is answered for this one."""
+"""A larger delta is answered for this one from above, and by 0 from below."""
 _FITS, _DOUBT = 3, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS, _CELLS_TOGETHER = 1 << 21, 1 << 18, 17_000_000
 _MANY, _COARSER = 50, 6.0
@@ -477,7 +477,7 @@ class LossSearch:
         self, parts: Sequence[LossPart], delta: float, between: Sequence[Between] = (), tolerance: float = TOLERANCE
     ) -> None:
         self.parts, self.between, self.delta = parts, between, min(delta, LARGEST_DELTA)
-        self.tolerance = tolerance
+        self.tolerance, self._known_below = tolerance, delta <= LARGEST_DELTA
         self.steps = sum(part.steps for part in parts) + sum(int(each.counts.sum()) for each in between)
         ends = (
             end
@@ -491,9 +491,10 @@ class LossSearch:
     def interval(self, known: float, *, both: bool) -> tuple[float, float]:
         """Return (lower, upper) ends of epsilon; the lower one is 0 unless `both` are asked for.
 
-        (0, `known`) where it is seen that epsilon is not above `known` > 0. Guarantee: that of
-        the module, for the losses in `cells`.
+        (0, `known`) where it is seen that epsilon is not above `known` > 0; the lower one is 0 too for a delta above
+        `LARGEST_DELTA`. Guarantee: that of the module, for the losses in `cells`.
         """
+        both = both and self._known_below
         log_delta = math.log(self.delta)
         if known > 0 and not self.between and self._chernoff(known) < log_delta - 1e-6:
             return 0.0, known

@@ -191,8 +191,9 @@ def epsilon_interval(
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of one record's contribution,
     under every relation; `sample_rate` in (0, 1]; `steps` >= 0; `delta` in [1e-290, 1).
     Guarantee: the steps are (upper, delta)-DP under `neighbouring`, and not (e, delta)-DP for any e < lower. The two
-    are within some 1e-5 of each other, relative, up to a million steps, further apart where delta is so small that one
-    draw of the record decides; rounding is bounded and counted in. `upper` is never above what the same noise spends
+    are within some 1e-5 of each other, relative, up to a million steps; further apart where delta is so small that one
+    draw of the record decides, and where a record is drawn rarely and losses are far longer than epsilon (a tenth or
+    more at a rate of 1e-6); rounding is bounded and counted in. `upper` is never above what the same noise spends
     without sampling.
     Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `composition` (optimistic
     grid); without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).

@@ -776,7 +776,6 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
     return local / math.sqrt(integer("clients", clients, at_least=1))
 
 
-@lru_cache(maxsize=256)
 def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
     """Return epsilon at `delta` of `rounds` rounds whose `clients` messages on full batches are shuffled each time.
 
@@ -787,8 +786,14 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
     Source: balle2019, Lemma 5.3.
     """
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
-    clients = integer("clients", clients, at_least=1)
-    rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
+    clients, rounds = integer("clients", clients, at_least=1), integer("rounds", rounds, at_least=1)
+    dimension, delta = integer("dimension", dimension, at_least=1), real("delta", delta, above=0, below=1)
+    return _messages_epsilon(move, clients, rounds, delta, dimension)
+
+
+@lru_cache(maxsize=256)
+def _messages_epsilon(move: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
+    """`epsilon` of messages that a replaced record moves by `move` deviations."""
     largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
     epsilons = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
     deltas = np.asarray(blanket_delta(epsilons, clients, move, dimension))

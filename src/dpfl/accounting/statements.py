@@ -65,6 +65,7 @@ class Gaussian:
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return what the sampler's accountant proves."""
+        noise_multiplier, steps, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         return _gaussian(sampler, noise_multiplier, steps, delta, neighbouring)
 
     def __str__(self) -> str:
@@ -82,6 +83,7 @@ class ClippedMeanGaussian:
 
         Nothing for other relations or samplers.
         """
+        noise_multiplier, steps, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FixedBatches | WithReplacement):
             return _nothing("no accountant for a clipped mean under this sampler and relation")
         return _turned_mean(sampler, noise_multiplier, steps, delta)
@@ -96,10 +98,14 @@ class SummedGaussian:
 
     clients: int
 
+    def __post_init__(self) -> None:
+        integer("clients", self.clients, at_least=1)
+
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return the closed form of the summed noise."""
+        noise_multiplier, steps, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         return _gaussian(sampler, noise_multiplier * math.sqrt(self.clients), steps, delta, neighbouring)
 
     def __str__(self) -> str:
@@ -113,10 +119,15 @@ class ShuffledGaussian:
     clients: int
     dimension: int
 
+    def __post_init__(self) -> None:
+        integer("clients", self.clients, at_least=1)
+        integer("dimension", self.dimension, at_least=1)
+
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return the privacy blanket of the other clients, composed; below, the closed form with all noise summed."""
+        noise_multiplier, steps, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FullBatch):
             return _nothing("no accountant for shuffled messages under this sampler and relation")
         run = {"clients": self.clients, "rounds": steps, "delta": delta, "dimension": self.dimension}
@@ -136,6 +147,7 @@ class Laplace:
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return the closed form of one noisy number (asoodeh2020, inverse of eq. (9)), the order of records known."""
+        noise_multiplier, steps, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         if not isinstance(sampler, ShuffledEpochs) or not _one_epoch(sampler, steps, neighbouring):
             return _nothing("Laplace noise is accounted for in one pass over a number of records that is public")
         shift = MOVES[neighbouring] * math.sqrt(2.0) / noise_multiplier
@@ -185,6 +197,14 @@ def decode(text: str) -> Any:
     if "segments" in fields:
         fields["segments"] = tuple(Segment(**each) for each in fields["segments"])
     return kind(**fields)
+
+
+def _checked(
+    noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str
+) -> tuple[float, int, float, Neighbouring]:
+    """Return the arguments of a mechanism's guarantee; raises ValueError naming one out of range."""
+    noise, count = real("noise_multiplier", noise_multiplier, above=0), integer("steps", steps)
+    return noise, count, real("delta", delta, at_least=0, below=1), member("neighbouring", Neighbouring, neighbouring)
 
 
 def _nothing(why: str) -> Guarantee:

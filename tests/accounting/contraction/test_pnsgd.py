@@ -264,6 +264,20 @@ def test_scale_and_epsilon_invert_delta(law, variant):
     assert place_deltas(found, run, scale=scale).max() <= 1e-4 * (1 + 1e-12)
 
 
+@settings(max_examples=50)
+@given(scale=st.floats(0.1, 10), delta=st.floats(1e-17, 1e-13))
+def test_a_tiny_delta_is_not_exceeded_by_the_rounding_of_epsilon(scale, delta):
+    """One step's delta is 1 - e^((epsilon - shift)/2), in 50 digits."""
+    run = NoisyPass(N, Law.LAPLACE, **THEORY)
+    with mp.workdps(50):
+        shift = 2 * mp.mpf(run.lipschitz) / mp.mpf(scale)
+        for found in (
+            worst_epsilon(delta, run, scale=scale),
+            step_epsilon(delta, law=Law.LAPLACE, scale=scale, lipschitz=run.lipschitz),
+        ):
+            assert 1 - mp.exp((mp.mpf(found) - shift) / 2) <= delta
+
+
 def test_one_step_alone_is_the_plain_mechanism():
     sigma_epsilon = step_epsilon(1e-5, law=Law.GAUSSIAN, scale=3.0, lipschitz=1.0)
     assert contraction.theta(sigma_epsilon, 2 / 3) == pytest.approx(1e-5, rel=1e-9)

@@ -546,15 +546,16 @@ def calibrated_scale(epsilon: float, delta: float, run: NoisyPass) -> float:
 def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> float:
     """Return epsilon at `delta` in [0, 1) with every model published: one noisy gradient of sensitivity 2 lipschitz.
 
-    Exact; `lipschitz` > 0, `scale` > 0. Formal guarantee: (epsilon, `delta`)-DP of all models for replacing one record.
-    Raises ValueError naming the argument. Source: for Gaussian noise the inverse in epsilon of asoodeh2020 eq. (10),
-    for Laplace of its eq. (9).
+    Exact, for Laplace noise rounded up; `lipschitz` > 0, `scale` > 0. Formal guarantee: (epsilon, `delta`)-DP of all
+    models for replacing one record. Raises ValueError naming the argument. Source: for Gaussian noise the inverse in
+    epsilon of asoodeh2020 eq. (10), for Laplace of its eq. (9).
     """
     shift = 2.0 * real("lipschitz", lipschitz, above=0.0) / real("scale", scale, above=0.0)
     delta = real("delta", delta, at_least=0.0, below=1.0)
     if member("law", Law, law) is Law.GAUSSIAN:
         return float(gaussian_dp.epsilon(delta, shift))
-    return max(0.0, shift + 2.0 * math.log1p(-delta))
+    # Near a tiny delta one unit in the last place of epsilon is more than all of delta.
+    return max(0.0, (shift + 2.0 * math.log1p(-delta)) * (1.0 + 2.0**-51))
 
 
 def _step_scale(epsilon: float, delta: float, law: Law, lipschitz: float) -> float:

@@ -40,7 +40,7 @@ RATE = {"type": ["number", "null"]}
         ({"properties": {"part": KEYS | {"required": ["seed"]}}}, {"part": {}}, "part lacks seed; it needs seed"),
         ({"properties": {"part": EITHER}}, {"part": [2, 0]}, "part.1 is 0; it must be at least 1"),
         ({"properties": {"part": EITHER}}, {"part": ""}, "part is ''; it must be a text that is not empty"),
-        ({"properties": {"part": EITHER}}, {"part": 3}, "part is 3; it must be whole numbers, as a list"),
+        ({"properties": {"part": EITHER}}, {"part": 3}, "part is 3; it must be a list: whole numbers"),
     ],
 )  # fmt: skip
 def test_a_fault_is_one_line_by_its_key(schema, value, line):

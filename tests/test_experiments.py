@@ -136,6 +136,11 @@ def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(job)
             experiments.require_known(changed)
 
 
+def test_an_experiment_that_there_is_not_is_refused_by_the_file_that_names_it(job):
+    with pytest.raises(InputError, match=r"^asoodeh2021/grid.yaml: experiment 'trusted' is unknown, should be one of"):
+        experiments.require_known(replace(job, experiment="trusted"))
+
+
 def test_a_setting_of_the_paper_that_nothing_reads_is_refused(job, monkeypatch):
     """trusted_aggregator does not read the first two either: another experiment of the paper and a figure do."""
     paper = catalog.load(job.paper)

@@ -51,7 +51,8 @@ def schema_fault(error: Any, where: str = "") -> str:
             return schema_fault(deeper[0], where)
         if same := [inner for inner in error.context if inner.validator != "type"]:  # of the type that was given
             return schema_fault(same[0], where)
-        return f"{key} is {error.instance!r}{where}; it must be {error.schema['description']}, as a list"
+        wanted = error.schema["description"].partition(";")[0]
+        return f"{key} is {error.instance!r}{where}; it must be a list: {wanted}"
     return f"{f'{key} ' if key else ''}is {error.instance!r}{where}; it must be {_wanted(error)}"
 
 

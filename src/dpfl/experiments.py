@@ -111,8 +111,12 @@ def _functions(path: Path) -> frozenset[str]:
 def require_known(job: TrainingJob) -> None:
     """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen.
 
-    So is a setting of paper.yaml that neither an experiment of the paper's grid nor one of its own modules reads.
+    So is a setting of paper.yaml that neither an experiment of the paper's grid nor one of its own modules reads, and
+    an experiment that there is not.
     """
+    if job.experiment not in names():
+        known = ", ".join(names())
+        raise InputError(f"{job.paper}/grid.yaml: experiment {job.experiment!r} is unknown, should be one of {known}")
     read, of_all = _read_by(job.experiment), catalog.load(job.paper).settings.keys()
     given = {*job.settings, *(key for cell in job.cells for key in cell)}
     if unknown := sorted(given - of_all - read):

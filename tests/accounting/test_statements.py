@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import mpmath as mp
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from hypothesis import given
@@ -73,6 +74,14 @@ def test_laplace_noise_spends_what_integration_says():
     point = 1 + found.upper * scale / 2
     excess = laplace.sf(point, 2, scale) - math.exp(found.upper) * laplace.sf(point, 0, scale)
     assert excess == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize("k", range(1, 40))
+def test_laplace_noise_is_rounded_up(k):
+    noise = k / 37
+    run = {"noise_multiplier": noise, "steps": 10, "delta": 0.0, "neighbouring": Neighbouring.REPLACE_ONE}
+    with mp.workdps(50):
+        assert Laplace().guarantee(ShuffledEpochs(1, 10), **run).upper >= 2 * mp.sqrt(2) / mp.mpf(noise)
 
 
 def test_shuffling_lies_between_the_sum_of_messages_and_the_messages_alone():

@@ -84,6 +84,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
     ("arguments", "word"),
     [
         (["run", "--profile", "nowhere"], "profile"),
+        (["run", "demo"], "demo is a scale: write dpfl run --scale demo"),
         (["run", "--", "--cores", "0"], "--cores"),
         (["run", "--", "--cores", "few"], "must be integer"),
         (["run", "--", "--cores"], "--cores"),
@@ -124,6 +125,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["tables", "--paper", "bhaskar2025", "--name", "table_9"], "no table table_9"),
         (["figures", "--paper", "lowy2021", "--name", "x"], "no figure x"),
         (["claims", "--paper", "lowy2021"], "is not there"),
+        (["pages", "--config", "results/quick/config.yaml"], "is not there: make quick makes it"),
         (["claims", "--paper", "/etc/passwd"], "no paper /etc/passwd"),
         (["calibrate", "--paper", "nobody2020"], "nobody2020"),
         (["calibrate", "--paper", "bhaskar2025"], "digits"),

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from dpfl import catalog
 from dpfl.catalog import load
 from dpfl.cli import app, workflow_commands
+from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.pipeline import cost, cost_fitting, devices
 from dpfl.reporting import claims
@@ -78,3 +80,18 @@ def test_a_measured_gpu_leaves_what_is_trained_on_the_processor(monkeypatch):
     numpy = "ldp_classification/digits"
     assert on_cpu.keys() == cost.table().keys()
     assert on_cpu[numpy].fixed_seconds == pytest.approx(1e-3 * cost.table()[numpy].fixed_seconds)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run"]])
+def test_a_slip_in_a_table_or_a_setting_is_found_before_anything_runs(repository, monkeypatch, command):
+    monkeypatch.chdir(repository)
+    paper = load("asoodeh2021")
+    for change, said in (
+        ({"tables": {**paper.tables, "nonsense": ""}}, "asoodeh2021/paper.yaml: tables.nonsense is not in TABLES"),
+        ({"settings": {**paper.settings, "stopps": 3}}, "asoodeh2021/paper.yaml: nothing of the paper reads"),
+    ):
+        changed = replace(paper, **change)
+        for module in (workflow_commands, catalog, expansion):
+            monkeypatch.setattr(module, "load", lambda key, changed=changed: changed if key == paper.key else load(key))
+        found = CliRunner().invoke(app, [*command, "--scale", "demo"])
+        assert isinstance(found.exception, InputError) and str(found.exception).startswith(said), found.output

@@ -150,7 +150,7 @@ def test_pages_that_are_older_than_the_open_jobs_are_to_be_made_again(tmp_path, 
     resolved = configuration.resolve({"papers": ["asoodeh2020"]})
     assert next(status.lines(resolved)).endswith("claims open")
     put(tmp_path / "results/demo/claims/asoodeh2020.csv")
-    assert next(status.lines(resolved)).endswith("claims done, pages to be made again")
+    assert next(status.lines(resolved)).endswith("claims done, pages without the open jobs")
 
 
 def test_a_scale_is_asked_for_by_its_name(tmp_path, monkeypatch):

@@ -213,6 +213,12 @@ def test_a_row_says_how_many_runs_are_shown_and_whether_they_are_its_own(many):
     assert "the file does not record which" in trace.runs_sentence(node, [{"epsilon": "2"}])
 
 
+def test_a_file_is_written_to_a_folder_that_is_there(tmp_path):
+    with pytest.raises(InputError, match=r"^--csv .*/none/x.csv: there is no folder .*/none$"):
+        trace.require_own(tmp_path / "none" / "x.csv", "--csv")
+    trace.require_own(tmp_path / "x.csv", "--csv")
+
+
 def lines(folder, name):
     """The lines of the tree below a file."""
     trace.writers.cache_clear()

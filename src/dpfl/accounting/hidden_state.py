@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -478,6 +479,7 @@ LEAST_DELTA = 1e-10
 _SHARES = np.concatenate([np.geomspace(1e-3, 0.1, 15), np.linspace(0.12, 0.9, 27)])
 _LATE_STEPS = 128  # numbers of late steps in the search
 _LEAPS = (16, 8, 4, 2, 1)  # of the search, on the grid of late steps and shares
+_FAR = 6  # between places that are looked at where the search starts on a plateau
 _CELLS = 100_000  # most cells of the loss grid
 _SEARCH_CELLS = 15_000  # while searching
 _TAIL_MASS = 1e-14
@@ -540,8 +542,12 @@ def restart_epsilon(run: UniformSteps, delta: float) -> float:
     def cost(i: int, j: int) -> float:
         return split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta, cells=_SEARCH_CELLS)
 
-    i, j = _compass(cost, _start(run, late), (late.size, _SHARES.size))
-    return split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta)
+    start = _start(run, late)
+    if math.isinf(cost(*start)):  # a plateau without a way down: look everywhere
+        start = min(product(range(0, late.size, _FAR), range(0, _SHARES.size, _FAR)), key=lambda place: cost(*place))
+    i, j = _compass(cost, start, (late.size, _SHARES.size))
+    fine = split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta)
+    return min(fine, cost(i, j))  # rounding may outweigh delta on the finer grid alone
 
 
 def _start(run: UniformSteps, late: NDArray[np.integer]) -> tuple[int, int]:
@@ -575,9 +581,9 @@ def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cell
     """Return epsilon at `delta` >= LEAST_DELTA of the pair of `split`, batches drawn at `sample_rate` in (0, 1].
 
     `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and what
-    their transforms may round counts as infinite loss: inf where that outweighs delta, with some 10^5 steps and more.
-    Formal guarantee: that of `restart_epsilon`, for this restart.
-    Source: vandijk2023 section 4.2 for C_p; doroshenko2022 for the grid.
+    their transforms may round counts as infinite loss: inf where that outweighs delta, which the least delta may do
+    from some 10^4 steps on. Formal guarantee: that of `restart_epsilon`, for this restart. Source: vandijk2023 section
+    4.2 for C_p; doroshenko2022 for the grid.
     """
     if sample_rate == 1:
         mu = gaussian_dp.compose([math.sqrt(split.late_steps) * split.batch_mu, split.shift_mu])

@@ -151,7 +151,8 @@ class Laplace:
         if not isinstance(sampler, ShuffledEpochs) or not _one_epoch(sampler, steps, neighbouring):
             return _nothing("Laplace noise is accounted for in one pass over a number of records that is public")
         shift = MOVES[neighbouring] * math.sqrt(2.0) / noise_multiplier
-        return Guarantee(max(0.0, shift + 2.0 * math.log1p(-delta)), 0.0, "closed form of one step", "nothing")
+        upper = (shift * (1.0 + 2.0**-50) + 2.0 * math.log1p(-delta)) * (1.0 + 2.0**-51)  # rounded up
+        return Guarantee(max(0.0, upper), 0.0, "closed form of one step", "nothing")
 
     def __str__(self) -> str:
         return "Laplace"

@@ -45,6 +45,7 @@ def plan(
     other experiments fitted to finished jobs. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the steps on the GPU, and leaves the rest.
     """
+    from dpfl.grid import expansion
     from dpfl.pipeline import cost
     from dpfl.pipeline.plan import lines, machines_of
     from dpfl.pipeline.status import noise_made_anew
@@ -56,6 +57,7 @@ def plan(
     if measure:
         units = _measured(units, training["device"])
     where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"], at_once)
+    _require_usable(resolved, expansion.expand(resolved))
     for line in lines(resolved, where, units):
         print(line)
     if noise := noise_made_anew(resolved):
@@ -121,14 +123,15 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     from dpfl.grid import expansion
     from dpfl.pipeline.plan import machines_of, require_no_brace
     from dpfl.pipeline.run import engine_options
-    from dpfl.reporting.claims import require_usable
+    from dpfl.results import SCALES
 
+    if scales := [word for word in more if word in SCALES]:
+        raise InputError(f"{scales[0]} is a scale: write dpfl run --scale {scales[0]}")
     if ours := engine_options(more).ours:
         raise InputError(f"{ours[0]} cannot stand after --: dpfl run sets it, by --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     jobs = expansion.expand(resolved)
-    for paper in resolved["papers"]:
-        require_usable(paper)  # or a slip in a claim would be found when all is trained
+    _require_usable(resolved, jobs)
     if not jobs and (key := next((key for key in resolved["papers"] if load(key).grid), "")):
         known = [scale for scale in load(key).grid if scale not in ("base", "lists")]
         raise InputError(f"{key}/grid.yaml has no runs of scale {resolved['scale']}, only of {', '.join(known)}")
@@ -146,6 +149,20 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
     return _run(resolved, jobs, where, options, more, again)
+
+
+def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
+    """Raise InputError for a slip in a setting, table, figure or claim that would be found when all is trained."""
+    from dpfl import catalog, experiments
+    from dpfl.reporting.claims import require_usable
+
+    for job in jobs:
+        experiments.require_known(job)
+    for paper in resolved["papers"]:
+        require_usable(paper)
+        for kind in ("tables", "figures"):
+            for name in getattr(load(paper), kind):
+                catalog.recipe(paper, kind, name)
 
 
 def _gpus(profile: str, jobs_per_gpu: int) -> list[str]:

@@ -91,7 +91,9 @@ def load_mapping(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         reason = "is a folder or no regular file" if path.exists() else "is not there"
-        raise InputError(f"{path} {reason}: name one that is there, or run in the folder of config.yaml")
+        of_a_run = path.name == "config.yaml" and path.absolute().parent.parent.name == "results"
+        here = f"make {path.parent.name} makes it" if of_a_run else "name one that is there"
+        raise InputError(f"{path} {reason}: {here}, or run in the folder of config.yaml")
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path} has {path.stat().st_size} bytes: a configuration has at most {_MOST_BYTES}")

@@ -172,7 +172,7 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         judged = expansion.verdicts_path(folder, paper).exists()
         parts.append("claims done" if judged else "claims open")
         if judged and unfinished:
-            parts.append("pages to be made again")
+            parts.append("pages without the open jobs")
         yield f"{paper}: {', '.join(parts)}"
         for each in unfinished:
             yield f"  {each.job.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"

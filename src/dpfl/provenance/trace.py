@@ -446,7 +446,10 @@ _DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
 def require_own(path: Path, option: str) -> None:
-    """Raise InputError, naming the option, where the pipeline wrote the file at a path, or keeps a run's results."""
+    """Raise InputError, naming the option, where the pipeline wrote the file at a path, or keeps a run's results, and
+    where its folder is not there."""
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}")
     for folder in path.absolute().parents:
         if folder.parent.name == "results" and (folder / "config.yaml").is_file():
             raise InputError(f"{option} {path} lies in the results of a run: write it elsewhere")
@@ -461,8 +464,6 @@ def draw(top: Node, path: Path) -> None:
     """
     if path.suffix not in (".svg", ".png"):
         raise InputError(f"--picture {path} must end in .svg or .png")
-    if not path.parent.is_dir():
-        raise InputError(f"--picture {path}: there is no folder {path.parent}")
     require_own(path, "--picture")
     from dpfl.reporting import style
 

@@ -256,6 +256,12 @@ def test_contraction_makes_long_training_free():
     assert long == pytest.approx(short, rel=0.02) and long < 0.7
 
 
+def test_a_search_that_starts_where_rounding_outweighs_delta_finds_a_restart():
+    run = UniformSteps(10**4, 0.01, 0.999, 1.0, 2.0, math.inf)
+    assert split_epsilon(run.composition(), 0.01, 1e-10) == math.inf
+    assert 50 < restart_epsilon(run, 1e-10) < 100
+
+
 def test_one_step_cannot_restart():
     assert restart_epsilon(UniformSteps(1, 0.1, 1.0, 2.0, 1.0, 3.0), 1e-5) == math.inf
 

@@ -280,6 +280,11 @@ def test_very_many_rounds_hide_no_loss_behind_rounding():
         segments_epsilon([Segment(10**7, 0.5, 1e-6)], 1e-9)
 
 
+@pytest.mark.parametrize(("sigma", "p", "delta"), [(0.05, 1e-8, 0.01), (0.03, 1e-6, 0.3), (1e3, 1e-9, 0.5)])
+def test_a_record_that_is_hardly_ever_drawn_loses_nothing(sigma, p, delta):
+    assert segments_epsilon([Segment(1, sigma, p)], delta) < 1e-6
+
+
 @pytest.mark.parametrize(("rounds", "p", "sigma", "delta"), [(10**6, 1e-5, 0.5, 1e-6), (10**5, 1e-3, 1.0, 1e-7)])
 def test_many_rounds_stay_above_the_certified_composition(rounds, p, sigma, delta):
     n = round(1 / p)

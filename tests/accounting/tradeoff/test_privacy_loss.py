@@ -105,7 +105,8 @@ def test_one_subsampled_round_is_the_operator(p, mu):
     pld = composed(subsampled_tails(gaussian_tails(mu), p), 1)
     assert np.allclose(from_pld(pld, ALPHAS), subsample(p, mu, ALPHAS), rtol=1e-6, atol=1e-10)
     epsilons = np.linspace(0, 2, 9)
-    assert np.allclose(PrivacyLoss.of(pld).delta(epsilons), subsampled_delta(epsilons, p, mu), rtol=1e-5, atol=1e-14)
+    exact = subsampled_delta(epsilons, p, mu)
+    assert np.allclose(PrivacyLoss.of(pld).delta(epsilons), exact, rtol=1e-5, atol=2e-14)  # 1e-14 is for rounding
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.0), (0.5, 0.1), (3.0, 1e-4)])
@@ -154,6 +155,24 @@ def test_strong_losses_do_not_overflow():
     """mu = 50: losses to 1700, beyond e^x; the curve is G_50, zero for all practical purposes."""
     beta = from_pld(composed(gaussian_tails(50.0), 1), [0.0, 1e-300, 0.5, 1.0])
     assert np.all(np.isfinite(beta)) and np.all(beta[1:] <= gaussian_dp.tradeoff([1e-300, 0.5, 1.0], 50.0) + 1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("mu", "delta"), [(37.0, 0.3), (36.5, 0.1), (33.4, 1e-6), (37.1, 0.3)])
+def test_an_epsilon_beyond_e_to_the_700_is_not_understated(mu, delta):
+    """It was by up to 6.5: float64 ends where e^epsilon meets the mass of Q."""
+    loss, known = PrivacyLoss.of(composed(gaussian_tails(mu), 1)), float(gaussian_dp.epsilon(delta, mu))
+    assert 690 < known <= loss.epsilon(delta) < 1.01 * known + 20
+    assert loss.delta(known) >= delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("p", "mu"), [(1.0, 1e-6), (1.0, 1.0), (1e-9, 1e-4)])
+def test_one_round_is_not_understated_by_rounding(p, mu):
+    """delta at 0 in 50 digits: p erf(mu / sqrt 8)."""
+    with mp.workdps(50):
+        exact = mp.mpf(p) * mp.erf(mp.mpf(mu) / mp.sqrt(8))
+        stated = PrivacyLoss.of(composed(subsampled_tails(gaussian_tails(mu), p), 1)).delta(0.0)
+        assert exact <= stated <= exact * (1 + 1e-7) + mp.mpf("2e-14")
 
 
 def test_bad_arguments_are_named():

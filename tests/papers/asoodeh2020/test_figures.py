@@ -21,6 +21,7 @@ from dpfl.papers.asoodeh2020.figures import (
     RUN_FIGURES,
     SHOWN_EPSILON,
     WAYS,
+    _roomiest,
     bounds,
     bounds_message,
     curves_message,
@@ -41,6 +42,18 @@ def theta(epsilon: float, r: float) -> float:
 def at(data, i, route, epsilon):
     row = data[(data["i"] == i) & (data["route"] == route) & np.isclose(data["epsilon"], epsilon)]
     return row["delta"].item()
+
+
+@pytest.mark.parametrize(
+    ("region", "place"),
+    [
+        (["1111111", "1111110", "1111000", "1100000"], (1, 2)),
+        (["0000000", "0000011", "0000111", "0000111"], (2, 5)),
+        (["0100000", "0000000", "0000000", "0001110"], (3, 4)),
+    ],
+)
+def test_a_region_is_named_where_it_has_most_room(region, place):
+    assert _roomiest(np.array([[int(each) for each in row] for row in region]) == 1) == place
 
 
 @pytest.mark.parametrize("name", ["figure_2", "figure_3"])

@@ -106,6 +106,9 @@ def test_mixing_names_weights_and_labels(trained):
 def test_the_axis_of_delays_has_a_tick_at_each_delay_that_was_run(trained, asynchrony_runs):
     figure = FIGURES["asynchrony"].draw(FIGURES["asynchrony"].data(trained(asynchrony_runs({}))))
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0", "4", "16", "64"]
+    places = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() in ("o", "D")]
+    beside = {round(place, 6) for line in places for place in np.asarray(line, float) if 12 < place < 24}
+    assert len(beside) > 1  # marks of one delay stand side by side
     plt.close(figure)
 
 

@@ -24,6 +24,7 @@ from dpfl.provenance.audit import records as commits
 from dpfl.provenance.audit import verify_results
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.records import check_runs
+from dpfl.provenance.audit.rerun import Choice
 
 
 def change(path, column, value, where=slice(None)):
@@ -55,6 +56,15 @@ def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project)
     assert found == [] and note.startswith("1 of 2 run tables")
     assert f"{record['source']['commit'][:7]})" in note
     assert any(each.startswith("trained from a changed tree or without a commit:") for each in seen.notes)
+
+
+def test_a_slip_in_the_job_to_train_again_is_found_before_the_work(project, monkeypatch):
+    monkeypatch.setattr(verify_results, "check_runs", None)
+    job = expand(read(project.results / "config.yaml"))[0]
+    with pytest.raises(
+        InputError, match=rf"^--rerun-cell '.*x' names no job; of \d+ jobs the nearest is .*{job.name}$"
+    ):
+        project.findings(quick=True, rerun=Choice(cell=f"{job.paper}/{job.name}x"))
 
 
 @pytest.mark.slow

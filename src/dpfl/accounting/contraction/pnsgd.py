@@ -555,7 +555,7 @@ def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> f
     if member("law", Law, law) is Law.GAUSSIAN:
         return float(gaussian_dp.epsilon(delta, shift))
     # Near a tiny delta one unit in the last place of epsilon is more than all of delta.
-    return max(0.0, (shift + 2.0 * math.log1p(-delta)) * (1.0 + 2.0**-51))
+    return max(0.0, (shift * (1.0 + 2.0**-51) + 2.0 * math.log1p(-delta)) * (1.0 + 2.0**-51))
 
 
 def _step_scale(epsilon: float, delta: float, law: Law, lipschitz: float) -> float:

@@ -352,6 +352,8 @@ ARSINH_SHARE = 0.1
 it moves spread over several axes never spent more in the cases tried, and from a half on they spent more in some."""
 LEAST_SIGMA = 1e-50
 """Least sigma whose losses have finite squares."""
+_SHORTEST = 1e-9
+"""Least reach of a grid: of a round whose record is hardly ever drawn, no loss may be left."""
 SIGMA_TOLERANCE = 1e-4
 SIGMAS = (0.2, 1000.0)
 
@@ -417,7 +419,9 @@ def _composed_segments(runs: Sequence[Segment], delta: float) -> PrivacyLoss:
     # Every segment may leave out mass at the ends of its rounds' grid, when it is composed, and when it is joined.
     left_out = LEFT_OUT * delta / (3 * len(runs))
     tails = [segment.tails() for segment in runs]
-    reaches = [largest_loss(law, left_out / segment.rounds) for segment, law in zip(runs, tails, strict=True)]
+    reaches = [
+        max(largest_loss(law, left_out / segment.rounds), _SHORTEST) for segment, law in zip(runs, tails, strict=True)
+    ]
     smallest_std = min(map(loss_std, tails, reaches))
     step = max(min(INTERVAL, smallest_std / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
     losses = (connected_dots(law, step, reach) for law, reach in zip(tails, reaches, strict=True))

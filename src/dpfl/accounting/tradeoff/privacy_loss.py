@@ -36,6 +36,8 @@ _TRUNCATED = 1e-15  # what a composition leaves out at its ends; it is counted a
 _ABOVE_INFINITE = 4  # by which factor delta is above the mass of infinite loss at least: next to it epsilon is loose
 _GRID = 200_000  # most cells of one round's loss grid, and (fourfold) of the composed one
 _LARGEST_EPSILON = 700.0  # e^epsilon stays finite
+_LEAST_MASS = 1e-300  # of Q beyond a loss: less counts as none, so that a loss above _LARGEST_EPSILON has no Q mass
+_ROUND_ERROR = 1e-14  # what tails, their differences and their sums may round in one round, as mass
 
 
 def gaussian_tails(mu: float) -> Tails:
@@ -64,11 +66,11 @@ def subsampled_tails(tails: Tails, p: float) -> Tails:
 def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     """The privacy-loss distribution of `rounds` rounds of the symmetric pair behind `tails`.
 
-    Each cell of the loss grid assigns its P and Q mass to its two ends so that both are kept (connect the dots):
-    the result never understates delta, and overstates it by a relative 1e-7 or so, and by what `added` counts for
-    rounding. The grid's step follows the spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive
-    rounds each dominated by the pair. Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the
-    grid is that of doroshenko2022.
+    Each cell of the loss grid assigns its P and Q mass to its two ends so that both are kept (connect the dots): the
+    result never understates delta, and overstates it by a relative 1e-7 or so, more from some million rounds on, and by
+    what `added` counts for rounding. The grid's step follows the spread of one round's loss. Guarantee: that delta, of
+    `rounds` >= 1 adaptive rounds each dominated by the pair. Raises ValueError naming rounds. Source: vandijk2023
+    sections 4.3 and 4.4; the grid is that of doroshenko2022.
     """
     rounds = integer("rounds", rounds, at_least=1)
     reach = largest_loss(tails, _TAIL_MASS / rounds)
@@ -79,12 +81,14 @@ def added(losses: Sequence[tuple[DensePLDPmf, int]], left_out: float = _TRUNCATE
     """The sum of independent symmetric losses on one grid, each of them so many times (>= 1).
 
     Each composition may leave out `left_out` of mass; that, and all that its transforms may round, counts as infinite
-    loss: some 1e-11 of mass for a thousand rounds, 1e-6 to 1e-5 for ten million rare ones. Guarantee: delta is never
-    understated. Source: dp_accounting's composition; the bound of its rounding is derived here.
+    loss: some 1e-11 to 1e-8 of mass for a thousand rounds, 1e-6 to 1e-4 for ten million rare ones, the more the longer
+    the losses are beside their spread. Guarantee: delta is never understated. Source: dp_accounting's composition; the
+    bound of its rounding is derived here.
     """
     with np.errstate(over="ignore"):  # a Chernoff bound of dp_accounting that overflows is left out there
         parts = [_self_composed(loss, count, left_out) if count > 1 else loss for loss, count in losses]
-        return PrivacyLossDistribution(reduce(lambda one, other: _joined(one, other, left_out), parts))
+        whole = reduce(lambda one, other: _joined(one, other, left_out), parts)
+        return PrivacyLossDistribution(_with_lost(whole, _ROUND_ERROR))
 
 
 def _self_composed(loss: DensePLDPmf, count: int, left_out: float) -> DensePLDPmf:
@@ -195,6 +199,7 @@ class _Half:
         lower = np.append(0.0, np.cumsum((masses * np.exp(-losses))[::-1]))
         # The transform leaves masses of about -1e-18 in the tails: keep the sums monotone.
         upper, lower = (np.maximum.accumulate(sums)[::-1] for sums in (upper, lower))
+        lower = np.where(lower < _LEAST_MASS, 0.0, lower)
         return cls(np.append(losses, np.inf), upper, lower)
 
     def delta(self, epsilon: NDArray) -> NDArray[np.float64]:
@@ -239,7 +244,7 @@ class PrivacyLoss:
         halves = _Half.of(pld._pmf_remove), _Half.of(pld._pmf_add)
         if least_delta > 0:
             near = _ABOVE_INFINITE * max(float(half.upper[-1]) for half in halves)
-            least_delta = max(least_delta, float(f"{1.05 * near:.1e}"))
+            least_delta = min(max(least_delta, float(f"{1.05 * near:.1e}")), 1.0)
         return cls(*halves, least_delta)
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:

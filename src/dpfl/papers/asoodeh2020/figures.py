@@ -186,14 +186,24 @@ def _tiles(axis: Axes, rows: pd.DataFrame) -> None:
     for number, name in enumerate(BOUNDS):
         cells = np.argwhere(kinds == number)
         if len(cells) >= _LEAST_TILES:
-            height, width = _inside(cells)
+            height, width = _roomiest(kinds == number)
             where = (table.columns[width], table.index[height])
             axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=style.SMALL, color=style.ON_LIGHT)
 
 
-def _inside(cells: np.ndarray) -> np.ndarray:
-    """Return the place that is nearest to the mean of its region."""
-    return cells[np.argmin(np.sum((cells - cells.mean(axis=0)) ** 2, axis=1))]
+def _roomiest(region: np.ndarray) -> tuple[int, int]:
+    """Return the tile with most of its region beside it, in its row and the next ones; of several the most central."""
+    padded = np.pad(region, 1)
+    block = padded[:-2] & padded[1:-1] & padded[2:]  # a name takes three rows
+    block = block[:, 1:-1] if block.any() else region
+    room = np.zeros(region.shape, dtype=int)
+    for steps in range(1, region.shape[1]):
+        beside = np.pad(block, ((0, 0), (steps, steps)))
+        block_around = np.all([beside[:, k : k + region.shape[1]] for k in range(2 * steps + 1)], axis=0)
+        room[block_around] = steps
+    places = np.argwhere(block & (room == room[block].max()))
+    middle = np.argwhere(region).mean(axis=0)
+    return tuple(places[np.argmin(np.sum((places - middle) ** 2, axis=1))])
 
 
 HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds, bounds_message)}

@@ -175,7 +175,10 @@ def draw_precision(cells: pd.DataFrame) -> Figure:
     stand_in = " Stand-in data do not count." if cells["stand_in"].eq(True).any() else ""
     runs = f"{runs_text(cells)} a mark; " if len(cells) else ""
     hollow = f" Hollow: fewer than {SEEDS} seeds, not judged." if few.any() else ""
-    text = f"Split (1, 20), {runs}{bar}. Green: within ± {MARGIN_PCT:g} points.{hollow}{stand_in}"
+    ran = set(zip(cells["dataset"], cells["model"], strict=True))
+    missing = [f"{data_name(data)}, {model_name(model)}" for data, model in COUNTED if (data, model) not in ran]
+    absent = f" Not run: {'; '.join(missing)}." if missing and ran else ""
+    text = f"Split (1, 20), {runs}{bar}. Green: within ± {MARGIN_PCT:g} points.{hollow}{stand_in}{absent}"
     style.footer(figure, text)
     return figure
 

@@ -95,7 +95,7 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
     """Draw one panel per task; noisy runs with bars, others as thin lines, and crosses where Algorithm 2 lost."""
     tasks = list(points.groupby("task", sort=False))
     rows = -(-len(tasks) // _COLUMNS)
-    figure, axes = style.panels(min(_COLUMNS, len(tasks)), rows, width=style.WIDTH, height=2.7, squeeze=False)
+    figure, axes = style.panels(min(_COLUMNS, len(tasks)), rows, width=style.WIDTH, height=3.0, squeeze=False)
     for panel in axes.flat[len(tasks) :]:
         panel.set_axis_off()
     lost = _lost(points)
@@ -120,13 +120,11 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
             panel.axvline(place, color=style.BLACK, linewidth=0.7, **mark)
         panel.axhline(group["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
         panel.set(xscale="log", yscale="log")
-        panel.set_title(task.replace(", ", ",\n", 1), fontsize=9)
+        panel.set_title(task.replace(", ", ",\n"), fontsize=9)
+        panel.set_xlabel("rounds R")
         style.ticks_at(panel, group["rounds"])
         panel.tick_params(axis="x", labelsize=style.SMALL, labelrotation=45)
         style.plain_heights(panel)
-    for place, panel in enumerate(axes.flat[: len(tasks)]):
-        if place >= len(tasks) - _COLUMNS:
-            panel.set_xlabel("rounds R")
     for row in axes:
         row[0].set_ylabel("excess empirical risk")
     style.legend(figure, axes.flat, ncols=3)

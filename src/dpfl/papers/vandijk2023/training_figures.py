@@ -443,7 +443,7 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=3)
     text = (
         "Differences within a seed to the synchronous run; the privacy statement is the same. Right: the strongest run "
-        "of each other kind. Each panel has its own scale."
+        "of each other kind. Marks of one delay stand side by side. Each panel has its own scale."
     )
     style.footer(figure, f"{count_range(data['clients'])} clients. {counted_runs(data)} {text}")
     return figure
@@ -469,10 +469,16 @@ def asynchrony_message(data: pd.DataFrame, names: Mapping[str, str]) -> str:
 
 
 _BUDGETS = (style.BLACK, style.BLUE, style.RED)
+_ASIDE = 1.15
+"""Ratio of the places of two marks of one delay."""
 
 
 def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw the lines of one panel; lines of a special kind start at the synchronous point, too."""
+    """Draw the lines of one panel; lines of a special kind start at the synchronous point, too.
+
+    Delays, which stand far apart, are drawn side by side: else the bars of both budgets would cover each other.
+    """
+    aside = _ASIDE if rows["panel"].eq("delay").all() else 1.0
     start = rows[rows["scenario"] == "synchronous"]
     for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
         for kind, dash in _LINES.items():
@@ -483,7 +489,8 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
                 selected = selected.sort_values("x")
                 look = {"color": _BUDGETS[number % 3], "linestyle": dash}
                 marker = style.MARKERS[list(_LINES).index(kind)]
-                values = (selected["x"], selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
+                places = selected["x"] * aside ** (number - 0.5 if len(selected) > 1 else number + 1.5)
+                values = (places, selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
                 axis.errorbar(*values, marker=marker, label=budget_name(epsilon), **look)
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import configuration_of, readable_records, require_no_linked_folder
 
 if TYPE_CHECKING:
+    from dpfl.grid.jobs import TrainingJob
     from dpfl.provenance.audit.findings import Audit
     from dpfl.provenance.audit.rerun import Choice
 
@@ -43,6 +45,8 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     root = folder.absolute().parents[1]
     config = configuration_of(folder)
     jobs = expansion.expand(config)
+    if rerun and rerun.cell:
+        _require_job(rerun.cell, jobs)  # before the work of minutes
     statements = check_runs(report, root, folder.name, jobs, all_seeds=config["seeds"] is not None)
     records = readable_records(folder).values()
     check_records(report, Context.of(folder.absolute().name, records, jobs, config["data"]["folder"]))
@@ -66,6 +70,14 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
         from dpfl.provenance.audit.rerun import check_reruns
 
         check_reruns(report, root, config, jobs, rerun)
+
+
+def _require_job(cell: str, jobs: list[TrainingJob]) -> None:
+    """Raise InputError where no job has this name, with the one that is nearest to it."""
+    known = [f"{job.paper}/{job.name}" for job in jobs]
+    if cell not in known:
+        near = get_close_matches(cell, known, 1, 0.0)
+        raise InputError(f"--rerun-cell {cell!r} names no job; of {len(known)} jobs the nearest is {near[0]}")
 
 
 def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import cast
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import DensePLDPmf, PLDPmf
@@ -99,7 +100,7 @@ def _self_composed(loss: DensePLDPmf, count: int, left_out: float) -> DensePLDPm
     of the masses' errors, and delta is a sum of at most that many of them with weights of at most 1.
     """
     result = loss.self_compose(count, tail_mass_truncation=left_out)
-    size = next_fast_len(max(result.size, loss.size))
+    size = cast("int", next_fast_len(max(result.size, loss.size)))  # scipy's own annotations have none of it
     weights = np.full(size // 2 + 1, 2.0)
     weights[0] = 1.0
     if size % 2 == 0:

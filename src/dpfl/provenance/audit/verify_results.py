@@ -23,7 +23,7 @@ from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import configuration_of, readable_records, require_no_linked_folder
 
 if TYPE_CHECKING:
-    from dpfl.grid.jobs import TrainingJob
+    from dpfl.grid.training_job import TrainingJob
     from dpfl.provenance.audit.findings import Audit
     from dpfl.provenance.audit.rerun import Choice
 

@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -479,7 +478,6 @@ LEAST_DELTA = 1e-10
 _SHARES = np.concatenate([np.geomspace(1e-3, 0.1, 15), np.linspace(0.12, 0.9, 27)])
 _LATE_STEPS = 128  # numbers of late steps in the search
 _LEAPS = (16, 8, 4, 2, 1)  # of the search, on the grid of late steps and shares
-_FAR = 6  # between places that are looked at where the search starts on a plateau
 _CELLS = 100_000  # most cells of the loss grid
 _SEARCH_CELLS = 15_000  # while searching
 _TAIL_MASS = 1e-14
@@ -526,7 +524,7 @@ class RestartSplit:
 
 
 def restart_epsilon(run: UniformSteps, delta: float) -> float:
-    """Return epsilon at `delta` by the best restart of `run`; inf where it has one step only.
+    """Return epsilon at `delta` by the best restart of `run`; inf where it has one step, or rounding outweighs delta.
 
     A compass search from the restart that a central limit prefers; deterministic. Formal guarantee: (epsilon, delta)-DP
     of the last iterate in both orders, for a record replaced or zeroed out and batch losses with contraction-Lipschitz
@@ -542,10 +540,7 @@ def restart_epsilon(run: UniformSteps, delta: float) -> float:
     def cost(i: int, j: int) -> float:
         return split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta, cells=_SEARCH_CELLS)
 
-    start = _start(run, late)
-    if math.isinf(cost(*start)):  # a plateau without a way down: look everywhere
-        start = min(product(range(0, late.size, _FAR), range(0, _SHARES.size, _FAR)), key=lambda place: cost(*place))
-    i, j = _compass(cost, start, (late.size, _SHARES.size))
+    i, j = _compass(cost, _start(run, late), (late.size, _SHARES.size))
     fine = split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta)
     return min(fine, cost(i, j))  # rounding may outweigh delta on the finer grid alone
 

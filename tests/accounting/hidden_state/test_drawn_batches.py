@@ -256,10 +256,14 @@ def test_contraction_makes_long_training_free():
     assert long == pytest.approx(short, rel=0.02) and long < 0.7
 
 
-def test_a_search_that_starts_where_rounding_outweighs_delta_finds_a_restart():
-    run = UniformSteps(10**4, 0.01, 0.999, 1.0, 2.0, math.inf)
-    assert split_epsilon(run.composition(), 0.01, 1e-10) == math.inf
-    assert 50 < restart_epsilon(run, 1e-10) < 100
+@pytest.mark.parametrize(
+    ("steps", "contraction", "noise", "delta"),
+    [(10**4, 0.999, 1.0, 1e-10), (10**5, 0.9999, 1.0, 1e-9), (10**6, 0.99999, 2.0, 1e-8)],
+)
+def test_a_restart_is_found_where_rounding_on_the_finer_grid_outweighs_delta(steps, contraction, noise, delta):
+    run = UniformSteps(steps, 100 / steps, contraction, noise, 2.0, math.inf)
+    assert split_epsilon(run.composition(), run.sample_rate, delta) == math.inf
+    assert 5 < restart_epsilon(run, delta) < 300
 
 
 def test_one_step_cannot_restart():

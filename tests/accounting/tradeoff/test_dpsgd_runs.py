@@ -201,7 +201,7 @@ def test_a1_knows_more_than_a0_and_shuffling_lies_between_h_and_h_bar():
     a0, a1, h, h_bar = (dpsgd(ALPHAS, **RUN, adversary=a) for a in ("A0", "A1", "h", "h_bar"))
     middle = gaussian_dp.tradeoff(ALPHAS, shuffled_mu(20, 1.6))
     # a0 is a lower bound, below by what 480 rounds may round.
-    assert np.all(a1 <= a0 + 1e-10) and np.all(h <= middle) and np.all(middle <= h_bar)
+    assert np.all(a1 <= a0 + 1e-11) and np.all(h <= middle) and np.all(middle <= h_bar)
 
 
 def test_operator_composed_is_tight_for_its_own_relation_only():

@@ -61,9 +61,7 @@ def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project)
 def test_a_slip_in_the_job_to_train_again_is_found_before_the_work(project, monkeypatch):
     monkeypatch.setattr(verify_results, "check_runs", None)
     job = expand(read(project.results / "config.yaml"))[0]
-    with pytest.raises(
-        InputError, match=rf"^--rerun-cell '.*x' names no job; of \d+ jobs the nearest is .*{job.name}$"
-    ):
+    with pytest.raises(InputError, match=rf"^--rerun-cell '.*x' names no job of \d+; the nearest is .*{job.name}$"):
         project.findings(quick=True, rerun=Choice(cell=f"{job.paper}/{job.name}x"))
 
 

@@ -95,9 +95,10 @@ def added(losses: Sequence[tuple[DensePLDPmf, int]], left_out: float = _TRUNCATE
 def _self_composed(loss: DensePLDPmf, count: int, left_out: float) -> DensePLDPmf:
     """`count` losses, by a power of the spectrum.
 
-    Each value of the spectrum is off by at most `off`, so its power by count (|value| + off)^(count - 1) off; the power
-    rounds the logarithm; the transform back rounds once more. The root of the mean square over the spectrum is the norm
-    of the masses' errors, and delta is a sum of at most that many of them with weights of at most 1.
+    The root mean square error of the spectrum is at most `off`, and is taken for each value; near frequency 0, where
+    one may be larger, the term of the power has room. The power is then off by count (|value| + off)^(count - 1) off;
+    it rounds the logarithm too, and the transform back rounds once more. The root of the mean square over the spectrum
+    is the norm of the masses' errors, and delta is a sum of at most that many of them with weights of at most 1.
     """
     result = loss.self_compose(count, tail_mass_truncation=left_out)
     size = cast("int", next_fast_len(max(result.size, loss.size)))  # scipy's own annotations have none of it

@@ -77,7 +77,8 @@ def _require_job(cell: str, jobs: list[TrainingJob]) -> None:
     known = [f"{job.paper}/{job.name}" for job in jobs]
     if cell not in known:
         near = get_close_matches(cell, known, 1, 0.0)
-        raise InputError(f"--rerun-cell {cell!r} names no job; of {len(known)} jobs the nearest is {near[0]}")
+        hint = f"; the nearest is {near[0]}" if near else ""
+        raise InputError(f"--rerun-cell {cell!r} names no job of {len(known)}{hint}")
 
 
 def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:

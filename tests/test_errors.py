@@ -13,6 +13,9 @@ EITHER = {"oneOf": [LIST, {"type": "string", "minLength": 1}], "description": "w
 RATE = {"type": ["number", "null"]}
 
 
+ONE_OF_TWO = {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "line"),
     [
@@ -41,6 +44,10 @@ RATE = {"type": ["number", "null"]}
         ({"properties": {"part": EITHER}}, {"part": [2, 0]}, "part.1 is 0; it must be at least 1"),
         ({"properties": {"part": EITHER}}, {"part": ""}, "part is ''; it must be a text that is not empty"),
         ({"properties": {"part": EITHER}}, {"part": 3}, "part is 3; it must be a list: whole numbers"),
+        ({"properties": {"part": ONE_OF_TWO}}, {"part": {"a": 1, "b": 2}}, "part must have exactly one of a, b"),
+        ({"properties": {"part": ONE_OF_TWO}}, {"part": {}}, "part must have exactly one of a, b"),
+        ({**KEYS, "patternProperties": {"^p_": {}}, "additionalProperties": False}, {"p_1": 1, "sede": 1},
+         "unknown key sede; known here: seed, name"),
     ],
 )  # fmt: skip
 def test_a_fault_is_one_line_by_its_key(schema, value, line):

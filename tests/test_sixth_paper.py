@@ -15,7 +15,8 @@ from dpfl import catalog
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.reporting import claims
-from dpfl.reporting.results import Results
+from dpfl.reporting.columns import COLUMNS
+from dpfl.reporting.results import Results, read_csv, write_csv
 
 KEY = "smith2026"
 
@@ -59,6 +60,12 @@ def test_the_template_meets_the_style_rules_of_papers(repository, tmp_path):
             "settings:",
             "settings is None; it must be keys",
         ),
+        (
+            "paper.yaml",
+            "{radius: 2.0,",
+            "{radius: {1: 2.0, all: 3.0},",
+            "settings.radius has keys of two kinds, 1 and 'all'",
+        ),
         ("paper.yaml", "url:", "inferred: [radius]\nurl:", "inferred is ['radius']; it must be keys and values"),
         ("paper.yaml", "    caption: Mean", "    captoin: Mean", "unknown key tables.risk.captoin"),
         ("claims.yaml", "  pending:", "  waiting:", "claims.yaml: unknown key optimal.waiting"),
@@ -100,6 +107,15 @@ def test_a_slip_in_a_yaml_file_is_one_line(papers, file, right, wrong, named):
     with pytest.raises(InputError, match=re.escape(named)) as refused:
         expansion.expand(configuration.resolve({"papers": [KEY]}))
     assert "\n" not in str(refused.value)
+
+
+def test_a_paper_may_have_no_claims(papers, monkeypatch, tmp_path):
+    (papers / "claims.yaml").write_text("")
+    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(__name__="c"))
+    verdicts, evidence = claims.evaluate(KEY, Results(tmp_path))
+    assert not len(verdicts) and not len(evidence)
+    write_csv(verdicts, tmp_path / "verdicts.csv")
+    assert list(read_csv(tmp_path / "verdicts.csv")) == list(COLUMNS["claims"])
 
 
 def test_a_paper_needs_neither_a_grid_nor_errata(papers):

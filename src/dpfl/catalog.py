@@ -142,6 +142,23 @@ def require_valid(place: str, content: Mapping[str, Any], part: str) -> None:
     rules = {**_rules()["properties"][part], "$defs": _rules()["$defs"]}
     if fault := next(validator()(rules).iter_errors(content), None):
         raise InputError(f"{place}: {schema_fault(fault)}")
+    _require_sortable_keys(place, content)
+
+
+def _require_sortable_keys(place: str, content: object, where: str = "") -> None:
+    """Raise InputError naming `place` where a mapping has texts and numbers as keys: digests sort them."""
+    if isinstance(content, Mapping):
+        kinds = {isinstance(key, str): key for key in content}
+        if len(kinds) > 1:
+            raise InputError(
+                f"{place}: {where or 'its top'} has keys of two kinds, {kinds[False]!r} and {kinds[True]!r}: put all "
+                "in quotation marks, or none"
+            )
+        for key, value in content.items():
+            _require_sortable_keys(place, value, f"{where}.{key}".lstrip("."))
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            _require_sortable_keys(place, value, f"{where}.{number}".lstrip("."))
 
 
 @cache

@@ -40,12 +40,16 @@ def schema_fault(error: Any, where: str = "") -> str:
     key = ".".join(map(str, error.absolute_path))
     if error.validator == "additionalProperties":
         known = ", ".join(error.schema["properties"])
-        unknown = sorted(set(map(str, error.instance)) - set(error.schema["properties"]))[0]
+        patterns = error.schema.get("patternProperties", {})
+        others = sorted(set(map(str, error.instance)) - set(error.schema["properties"]))
+        unknown = next(name for name in others if not any(re.search(pattern, name) for pattern in patterns))
         return f"unknown key {f'{key}.' if key else ''}{unknown}{where}; known here: {known}"
     if error.validator == "required":
         missing = next(name for name in error.validator_value if name not in error.instance)
         return f"{f'{key} ' if key else ''}lacks {missing}{where}; it needs {', '.join(error.validator_value)}"
     if error.validator == "oneOf":
+        if names := [name for way in error.validator_value for name in way.get("required", [])]:
+            return f"{f'{key} ' if key else ''}must have exactly one of {', '.join(names)}{where}"
         deeper = [inner for inner in error.context if inner.absolute_path and len(inner.path) > 0]
         if deeper:
             return schema_fault(deeper[0], where)

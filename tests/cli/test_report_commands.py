@@ -39,6 +39,13 @@ def hashed(*paths: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
+def test_pages_need_runs_unless_nothing_is_trained(tmp_path):
+    """A paper of formulas alone has no run."""
+    with pytest.raises(InputError, match="no run table in"):
+        report_commands._require_runs(tmp_path, trains=True)
+    report_commands._require_runs(tmp_path, trains=False)
+
+
 @pytest.fixture
 def made(monkeypatch) -> list[tuple]:
     """Every table that was asked for, with the run tables that it was to be made of; its page is two words."""

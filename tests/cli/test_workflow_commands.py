@@ -82,6 +82,17 @@ def test_a_measured_gpu_leaves_what_is_trained_on_the_processor(monkeypatch):
     assert on_cpu[numpy].fixed_seconds == pytest.approx(1e-3 * cost.table()[numpy].fixed_seconds)
 
 
+def test_a_recipe_that_is_a_plain_function_is_found_before_anything_runs(repository, monkeypatch, tmp_path):
+    monkeypatch.chdir(repository)
+    (tmp_path / "mine.yaml").write_text("scale: demo\npapers: [asoodeh2020]\n")
+    monkeypatch.setattr(catalog, "recipes", lambda key, kind: dict.fromkeys(getattr(load(key), kind), len))
+    done = CliRunner().invoke(app, ["plan", "--config", str(tmp_path / "mine.yaml")])
+    first = next(iter(load("asoodeh2020").tables))
+    assert str(done.exception) == (
+        f"asoodeh2020: {first} in TABLES is a builtin_function_or_method; it must be a TableRecipe"
+    )
+
+
 @pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run"]])
 def test_a_slip_in_a_table_or_a_setting_is_found_before_anything_runs(repository, monkeypatch, command):
     monkeypatch.chdir(repository)

@@ -213,6 +213,9 @@ def test_a_study_that_says_what_it_varies_gives_the_jobs_of_all_entries_written_
     assert short == written_out and len(short) == 2 * 3
     assert [job.settings["batch_size"] for job in short] == [32, 128, 32, 128, 64, 64]
     assert short[0].name == "choices_mnist_k10_b32_seed0"
+    [entry] = SHORT["demo"]
+    said = {name: entry[name] for name in ("study", "vary")}  # where all entries share them
+    assert expanded({**SHORT, "base": {**SHORT["base"], **said}, "demo": [{"sweep": entry["sweep"]}]}) == short
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def batches_of_all_records() -> str:
     little, much = (1 - rows[f"batches of 6000 against 1, sigma = {sigma}"] for sigma in (8, 1))
     most = max(1 - epsilon(sigma, 6000) / epsilon(sigma, 1) for sigma in SIGMAS)
     return (
-        f"with batches of all records mu is {in_percent(little)} (sigma = 8) to {in_percent(much)} (sigma = 1) lower "
+        f"With batches of all records mu is {in_percent(little)} (sigma = 8) to {in_percent(much)} (sigma = 1) lower "
         f"than with batches of one, and epsilon up to {in_percent(most)}"
     )
 
@@ -193,7 +193,7 @@ def batches_of_half_the_records() -> str:
 
 @written("vandijk2023, claims, epochs_not_rounds, because")
 def width_of_the_band() -> str:
-    return f"At 20 epochs h-bar's is {100 * (1 - math.sqrt((1 - 40**-0.5) / (1 + 40**-0.5))):.1f} % below h's"
+    return f"at 20 epochs h-bar's mu is {100 * (1 - math.sqrt((1 - 40**-0.5) / (1 + 40**-0.5))):.1f} % below h's"
 
 
 @written("vandijk2023, claims, epochs_simple, settings")
@@ -226,7 +226,6 @@ def what_the_bound_adds() -> str:
     return f"which adds {few} at 20 epochs and {many} at 200"
 
 
-@written("vandijk2023, claims, asynchronous_guarantee, because")
 @written("vandijk2023, paper, tables, canaries, caption")
 def most_that_trials_prove() -> str:
     error = 1 - 0.025 ** (1 / 1024)  # the 95 % interval of no error in 1,024 trials

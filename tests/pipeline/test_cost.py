@@ -191,6 +191,9 @@ def test_work_of_the_other_experiments_by_hand():
 
     laws = [{"law": law, "order": "given", "release": "last", "n": n} for law in ("a", "b") for n in (1, 2, 3)]
     assert cost.work_of(other_job("pnsgd", {"users": 50}, laws, (0, 1))) == cost.WorkCount(100, 50 * 6 * 2)
+    shared = {"users": 50, "order": "given", "release": "last"}  # settings may stand in the job or in its cells
+    apart = [{name: cell[name] for name in ("law", "n")} for cell in laws]
+    assert cost.work_of(other_job("pnsgd", shared, apart, (0, 1))) == cost.WorkCount(100, 50 * 6 * 2)
 
     rounds = [{"draw": "new", "release": "last", "users": 100}, {"draw": "new", "release": "all", "users": 400}]
     rounds += [{"draw": "fixed", "release": "mean", "users": 100, "passes": 3}, {**rounds[0], "release": "mean"}]

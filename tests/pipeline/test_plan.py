@@ -226,6 +226,26 @@ def test_a_stage_is_done_when_all_its_files_are_there(config):
     assert tables.is_done
 
 
+def test_pages_are_open_as_long_as_a_job_before_them_is(config):
+    pages = [stage for stage in stages(config, []) if stage.follows]
+    for path in (path for stage in pages for path in stage.outputs):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert not plan.open_stages(config, [])
+    job = expansion.expand(config)[0]
+    assert rules(plan.open_stages(config, [job])) >= rules(pages)
+
+
+def test_a_run_does_not_expect_what_is_prepared(config):
+    jobs, machine = expansion.expand(config), plan.Machines("x", 1, 0.0, on_cluster=False)
+    arrays = next(stage for stage in stages(config, jobs) if stage.rule == "arrays")
+    before = plan.run_progress(config, machine).seconds_left(0.0)
+    for path in arrays.outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert before - plan.run_progress(config, machine).seconds_left(0.0) == pytest.approx(arrays.seconds)
+
+
 def test_the_times_of_stages_by_hand(config):
     known = {stage.name: stage.seconds for stage in stages(config, expansion.expand(config))}
     assert known["features digits"] == pytest.approx(8 + 0.0018 * 1797) and known["arrays digits"] == 2

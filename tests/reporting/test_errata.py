@@ -47,6 +47,15 @@ def test_a_row_a_case_errors_first(paper):
     assert data[["printed", "corrected", "independent"]].isna().all(axis=1).tolist() == [False, False, False, True]
 
 
+def test_a_value_that_is_shown_takes_the_place_of_its_argument(paper, monkeypatch):
+    spelled = SimpleNamespace(
+        loose_one=lambda x: Numbers(x, x, x, {"twice": 2 * x}),
+        wrong_one=lambda x: Numbers(x, x, x, {"x": 5, "twice": 6}),
+    )
+    monkeypatch.setattr("dpfl.reporting.errata.module", lambda asked, name: spelled)
+    assert errata(paper)["case"].iloc[0] == "x = 5, twice 6"
+
+
 def test_a_reader_sees_headings_and_no_number_where_there_is_none(paper):
     page = errata_page(errata(paper))
     assert [heading for heading, _ in page.sections()] == [HEADINGS[kind] for kind in ("wrong", "loose", "unstated")]

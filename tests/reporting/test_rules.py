@@ -181,6 +181,19 @@ def test_experiments_taken_together_err_as_seldom_as_alpha():
     assert shares[Verdict.AS_STATED] + shares[Verdict.WEAKER] + shares[Verdict.REFUTED] <= at_most(ALPHA)
 
 
+def test_experiments_that_all_fail_by_their_own_test_refute_what_is_said_of_them():
+    rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
+    spread = np.array([-1.0, 1.0] * 5)
+    near = [from_values(f"near {index}", -0.8 + spread) for index in range(4)]  # p = 0.04 of failing, each
+    said = judge(ClaimEvidence(near), rule)
+    assert said.verdict is Verdict.REFUTED and said.reason == "All 4 cases contradict it."
+    assert said.counts.fail == 0  # none does once all four are considered together
+    assert judge(ClaimEvidence(near, missing=1), rule).verdict is Verdict.UNDECIDED
+    assert judge(ClaimEvidence([*near, from_values("plain", 0.1 + spread)]), rule).verdict is Verdict.UNDECIDED
+    # A true case among them would have to fail its own test.
+    assert rates([0.0, -1.0], rule, n=100)[Verdict.REFUTED] <= at_most(ALPHA)
+
+
 @pytest.mark.parametrize("kind", [ClaimKind.EQUIVALENCE, ClaimKind.RATE])
 def test_equality_needs_a_margin_and_enough_runs(kind):
     rule = Rule(Scope.FOR_ALL, kind, 0.5)
@@ -471,16 +484,32 @@ def test_a_computed_number_has_no_chance_in_it(estimate, one, other):
     assert case.interval() == (estimate, estimate)
 
 
-def test_the_difference_of_separate_runs_is_welchs():
+def test_the_difference_of_separate_runs_has_the_error_of_welch_and_the_freedom_of_the_fewer_runs():
     draw = np.random.default_rng(2)
     one, two = draw.normal(1.0, 1.0, 5), draw.normal(0.0, 3.0, 9)
     case = difference("case", from_values("", one), from_values("", two), published=1.5)
-    test = stats.ttest_ind(one, two, equal_var=False)
-    assert case.p_outside(0.0, math.inf) == pytest.approx(test.pvalue, rel=1e-10)
-    assert case.freedom == pytest.approx(test.df, rel=1e-10) and case.published == 1.5
+    welch = stats.ttest_ind(one, two, equal_var=False)
+    assert case.estimate / case.error == pytest.approx(welch.statistic, rel=1e-10)
+    assert case.p_outside(0.0, math.inf) == pytest.approx(2 * stats.t.sf(welch.statistic, 4), rel=1e-10)
+    assert case.freedom == 4 and case.published == 1.5
     single = difference("case", from_values("", one), from_values("", [1.0]))
     assert math.isnan(single.error)
     assert difference("case", Case("", 3.0), Case("", 1.0)).interval() == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("scatter", [0.2, 1.0, 5.0])
+def test_ten_runs_against_two_are_found_to_differ_no_more_often_than_the_level_says(scatter):
+    """At levels of Holm's adjustment, where Welch's degrees of freedom err ten times as often.
+
+    This test is wrong once in 10^6 at most.
+    """
+    pairs, level = 4_000, 0.002
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(pairs):
+        many, few = from_values("", rng.standard_normal(10)), from_values("", scatter * rng.standard_normal(2))
+        found += difference("", many, few).p_inside(0.0, math.inf) < level  # in one direction: half the level
+    assert found <= stats.binom.ppf(1 - 1e-6, pairs, level / 2)
 
 
 def test_a_row_is_the_case_of_its_interval_and_names_the_data_that_stand_in():

@@ -165,6 +165,8 @@ def digest_of(facts):
 def facts_of(paper, part, with_captions):
     """Return what a part of a paper's YAML files says, with the captions of its pages or without."""
     facts = getattr(PAPERS[paper], part)
+    if part == "settings":
+        return facts
     words = () if with_captions or part == "errata" else ("title", "caption")
     return {name: {key: value for key, value in entry.items() if key not in words} for name, entry in facts.items()}
 

@@ -5,7 +5,7 @@ SHOWN = {"tables": "html", "figures": "svg"}
 PAGES = {"tables": ["md", "tex"], "figures": ["pdf", "png"]}
 # The parts of paper.yaml and errata.yaml that a page is made from: figures show numbers that the tables publish, but
 # not their captions.
-MADE_FROM = {"tables": ["tables", "errata"], "figures": ["tables", "figures"]}
+MADE_FROM = {"tables": ["settings", "tables", "errata"], "figures": ["settings", "tables", "figures"]}
 
 for _paper, _kind in itertools.product(PAPERS, SHOWN):
 

@@ -133,7 +133,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
     resolved = configuration.read(config)
     folder = configuration.results_folder(resolved)
-    _require_runs(folder)
+    _require_runs(folder, trains=bool(expansion.expand(resolved)))
     require_no_linked_folder(folder)
     with only_run(what="dpfl pages"):
         remove_damaged_pages(folder)
@@ -147,6 +147,8 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
         full, short = write(folder, page)
     if is_regular(README) and _is_whole(resolved, project_readme.SCALE):
         write_atomically(README, project_readme.updated(read_bytes(README).decode("utf-8"), page))
+    elif is_regular(README) and resolved["scale"] == project_readme.SCALE:
+        print(f"{README} is as it was: {config} has not all papers and jobs of scale {project_readme.SCALE}")
     print(f"{made} pages remade, {derived} derived files written. Read {full}, or {short} on a code host")
     if findings:
         raise typer.Exit(1)
@@ -160,14 +162,15 @@ def _is_whole(resolved: Mapping[str, Any], scale: str) -> bool:
     return {(s.paper, s.digest()) for s in expansion.expand(resolved)} == {(s.paper, s.digest()) for s in whole}
 
 
-def _require_runs(folder: Path) -> None:
+def _require_runs(folder: Path, *, trains: bool) -> None:
     """Raise InputError if there is nothing to make pages from, or where a run table that the manifest lists is gone.
 
-    A table that was deleted must not become one that was never run.
+    A table that was deleted must not become one that was never run. `trains`: whether the configuration has any job;
+    papers of formulas alone have none.
     """
     from dpfl.provenance import manifest
 
-    if not any(folder.glob("runs/*/*.csv.gz")):
+    if trains and not any(folder.glob("runs/*/*.csv.gz")):
         raise InputError(f"no run table in {folder}: dpfl run with the same --config first")
     if not (folder / manifest.MANIFEST).exists():
         return

@@ -155,6 +155,10 @@ def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
     """Raise InputError for a slip in a setting, table, figure or claim that would be found when all is trained."""
     from dpfl import catalog, experiments
     from dpfl.reporting.claims import require_usable
+    from dpfl.reporting.figures import FigureRecipe
+    from dpfl.reporting.tables import TableRecipe
+
+    recipes = {"tables": TableRecipe, "figures": FigureRecipe}
 
     for job in jobs:
         experiments.require_known(job)
@@ -162,7 +166,11 @@ def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
         require_usable(paper)
         for kind in ("tables", "figures"):
             for name in getattr(load(paper), kind):
-                catalog.recipe(paper, kind, name)
+                made = catalog.recipe(paper, kind, name)
+                if not isinstance(made, wanted := recipes[kind]):
+                    raise InputError(
+                        f"{paper}: {name} in {kind.upper()} is a {type(made).__name__}; it must be a {wanted.__name__}"
+                    )
 
 
 def _gpus(profile: str, jobs_per_gpu: int) -> list[str]:

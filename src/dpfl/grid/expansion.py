@@ -177,10 +177,11 @@ def _entries(paper: Paper, scale: str) -> list[dict[str, Any]]:
     for number, entry in enumerate(paper.grid.get(scale, []), 1):
         if missing := [key for key in _NEEDED if key not in entry and key not in base]:
             raise InputError(f"{paper.key}/grid.yaml, {scale}, entry {number} lacks {missing[0]}")
-        study = {"study": [entry["study"]]} if "study" in entry else {}
-        for axis, values in entry.get("vary", {None: None}).items():
-            varied = {} if axis is None else {axis: values}
-            complete.append({**base, **entry, "sweep": study | base.get("sweep", {}) | entry.get("sweep", {}) | varied})
+        whole = {**base, **entry}
+        study = {"study": [whole["study"]]} if "study" in whole else {}
+        sweep = study | base.get("sweep", {}) | entry.get("sweep", {})
+        for axis, values in whole.get("vary", {None: None}).items():
+            complete.append({**whole, "sweep": sweep if axis is None else sweep | {axis: values}})
     return complete
 
 

@@ -316,9 +316,14 @@ def _async_dpsgd(job: TrainingJob) -> WorkCount:
 
 def _pnsgd(job: TrainingJob) -> WorkCount:
     """One pass over the users for each law, order and release; its cells and seeds go together."""
-    users = int(job.settings["users"])
-    stacks = {(cell["law"], cell["order"], cell["release"]) for cell in job.cells}
-    return WorkCount(users * len(stacks), users * len(job.cells) * len(job.seeds))
+    stacks: dict[tuple, int] = {}
+    records = 0
+    for cell in job.cells:
+        settings = {**job.settings, **cell}
+        users = int(settings["users"])
+        stacks[users, settings["law"], settings["order"], settings["release"]] = users
+        records += users
+    return WorkCount(sum(stacks.values()), records * len(job.seeds))
 
 
 def _trusted_aggregator(job: TrainingJob) -> WorkCount:

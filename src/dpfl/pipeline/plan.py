@@ -69,12 +69,16 @@ PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or f
 
 @dataclass(frozen=True)
 class Stage:
-    """A job of the workflow that does not train: its rule, what it is for (a dataset or paper), files and time."""
+    """A job of the workflow that does not train: its rule, what it is for (a dataset or paper), files and time.
+
+    `follows`: the papers whose training jobs it shows, so that it is made again after them.
+    """
 
     rule: str
     subject: str
     outputs: tuple[Path, ...]
     seconds: float
+    follows: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -104,15 +108,22 @@ def stages(config: Mapping[str, Any], jobs: Iterable[TrainingJob]) -> list[Stage
     return [*prepared, *_pages(folder, config["papers"])]
 
 
+def open_stages(config: Mapping[str, Any], todo: Iterable[TrainingJob]) -> list[Stage]:
+    """Return the stages that a run of the open jobs `todo` has to do: those without files, and those that follow."""
+    known = list(todo)
+    trained = {job.paper for job in known}
+    return [each for each in stages(config, known) if not each.is_done or trained & set(each.follows)]
+
+
 def _pages(folder: Path, papers: Iterable[str]) -> list[Stage]:
     """Return the stages that come after training."""
     made, judged = [], []
     for key in papers:
         for kind in ("tables", "figures"):
             outputs = tuple(page_path(folder, kind, key, name) for name in getattr(load(key), kind))
-            made.append(Stage(f"{kind}_{key}", "", outputs, PAGES_SECONDS + PAGE_SECONDS * len(outputs)))
-        judged.append(Stage("claims", key, (verdicts_path(folder, key),), CLAIMS_SECONDS))
-    return [*made, *judged, Stage("audit", "", (folder / "audit.txt",), END_SECONDS)]
+            made.append(Stage(f"{kind}_{key}", "", outputs, PAGES_SECONDS + PAGE_SECONDS * len(outputs), (key,)))
+        judged.append(Stage("claims", key, (verdicts_path(folder, key),), CLAIMS_SECONDS, (key,)))
+    return [*made, *judged, Stage("audit", "", (folder / "audit.txt",), END_SECONDS, tuple(papers))]
 
 
 def _features_seconds(dataset: str) -> float:
@@ -215,8 +226,9 @@ def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
     """Yield the plan of the open jobs: a line for each kind, then the sums.
 
-    A job is done when its run table is what training it today would give (provenance.run_identity). Times are those
-    of the machine that `units` were measured on, without waiting in a cluster's queue.
+    A job is done when its run table is what training it today would give (provenance.run_identity), a stage around
+    the jobs when its files are there and no job before it is open. Times are those of the machine that `units` were
+    measured on, without waiting in a cluster's queue.
     """
     folder = results_folder(config)
     jobs = expansion.expand(config)
@@ -233,7 +245,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
         yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
     batched, alone = where.jobs(todo, units)
     work = [*batched, *(cost for _, cost in alone)]
-    others = [stage for stage in stages(config, todo) if not stage.is_done]
+    others = open_stages(config, todo)
     for rule in ("arrays", "features", "accounting"):
         if prepared := [stage.seconds for stage in others if stage.rule == rule]:
             yield f"{rule:<34} {len(prepared):>6} {sum(prepared) / 3600:>8.2f} {max(prepared) / 60:>5.0f} min"
@@ -289,14 +301,17 @@ def _beyond_the_limit(times: list[float], where: Machines) -> Iterator[str]:
 
 
 def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
-    """Return the progress of a run of what is open now, nothing of it done."""
+    """Return the progress of a run of what is open now, nothing of it done.
+
+    Pages are expected even if their files are there: the engine makes them again after any change.
+    """
     folder = results_folder(config)
     todo = [job for job in expansion.expand(config) if not run_identity.is_finished(job, folder)]
     batched, alone = where.jobs(todo)
     rules = {0: "train", 1: "train_gpu"}  # by GPUs, as training.smk names them
     expected = {f"{rules[cost.gpus]} {job.paper} {job.name}": where.seconds(cost) for job, cost in alone}
     expected |= {f"{batch.rule} {batch.paper}": where.seconds(batch) for batch in batched}
-    expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
+    expected |= {each.name: each.seconds for each in stages(config, todo) if each.follows or not each.is_done}
     return RunProgress(expected, where.at_once)
 
 

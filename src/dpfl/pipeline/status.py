@@ -21,7 +21,7 @@ from dpfl.pipeline import job_batches, lock, process_cleanup
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
 from dpfl.pipeline.job_batches import kept_folder
 from dpfl.pipeline.live_line import is_on_slurm, said_left
-from dpfl.pipeline.plan import Stage, stages
+from dpfl.pipeline.plan import Stage, open_stages, stages
 from dpfl.pipeline.process_cleanup import GONE, INTERRUPTED
 from dpfl.pipeline.run import engine_options
 from dpfl.progress import duration, is_progress
@@ -184,7 +184,7 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
     yield _prepared(stages(config, jobs))
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
     yield _run_in_progress(since)
-    others = [stage for stage in stages(config, [each.job for each in open_jobs]) if not stage.is_done]
+    others = open_stages(config, [each.job for each in open_jobs])
     if open_jobs or others:
         yield _time_left(open_jobs, timed, others, folder)
 

@@ -23,6 +23,7 @@ from dpfl.errors import InputError, printable
 from dpfl.files import is_folder_inside, is_regular, parse_json, read_bytes, record_path, replacing
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record import is_before, read_record
+from dpfl.reporting.comparison import METRICS
 from dpfl.reporting.display_names import at_least, at_most
 from dpfl.reporting.results import ORIGINS, table_text
 
@@ -529,7 +530,7 @@ def _label(node: Node) -> str:
     return f"{printable(name)}\n{printable(f'{stage}{runs}, sha256 {node.sha256[:8]}')}"
 
 
-_METRICS = ("accuracy_pct", "test_loss", "test_error_pct", "excess_loss", "train_loss")
+_METRICS = (*METRICS, "train_loss")
 
 
 def tree(node: Node, root: Path, rows: list[Row]) -> Tree:

@@ -22,6 +22,7 @@ from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
+from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.display_names import percent
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
 from dpfl.reporting.rules import (
@@ -169,7 +170,9 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
         rows = [_case_row(each, rule_of(claim)) for each in judgement.cases]
         evidence += [{"paper": paper, "claim": key, **row} for row in rows]
     columns = ["paper", "claim", "case", "status", *NUMBERS, "within", "stand_in"]
-    return pd.DataFrame(verdicts), pd.DataFrame(evidence, columns=columns)
+    # A paper without claims has tables without rows.
+    heads = None if verdicts else [*COLUMNS["claims"]]
+    return pd.DataFrame(verdicts, columns=heads), pd.DataFrame(evidence, columns=columns)
 
 
 class _Reader(Results):

@@ -94,7 +94,7 @@ def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[
         numbers = _numbers(paper, name, arguments)
     try:
         printed_form, corrected_form, case, source = (
-            entry.get(text, "").format(**arguments, **numbers.shown) for text in _TEXTS
+            entry.get(text, "").format(**{**arguments, **numbers.shown}) for text in _TEXTS
         )
     except (KeyError, IndexError, ValueError) as unknown:
         raise InputError(f"{paper}/errata.yaml: {name}: a text has braces that cannot be filled: {unknown}") from None

@@ -98,13 +98,15 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
 
 def printed_columns(paper: str, name: str) -> list[str]:
     """Return the columns that a table with published numbers has for their comparison with ours, the published one
-    first; [] if paper.yaml lists none."""
-    for key in load(paper).tables[name]:
-        if key.startswith(PRINTED):
-            ours = key.removeprefix(PRINTED)
-            unit = ours.rpartition("_")[2]
-            return [key, ours, f"difference_{unit}", f"prediction_{unit}", "runs", "stand_in", "ran_on", "prediction"]
-    return []
+    first; [] if paper.yaml lists none. Raises InputError where it lists two kinds of published numbers."""
+    keys = [key for key in load(paper).tables[name] if key.startswith(PRINTED)]
+    if not keys:
+        return []
+    if len(keys) > 1:
+        raise InputError(f"{paper}/paper.yaml: table {name} has {' and '.join(keys)}: give each a table of its own")
+    ours = keys[0].removeprefix(PRINTED)
+    unit = ours.rpartition("_")[2]
+    return [keys[0], ours, f"difference_{unit}", f"prediction_{unit}", "runs", "stand_in", "ran_on", "prediction"]
 
 
 def _refuse_uncompared(paper: str, name: str, data: pd.DataFrame) -> None:

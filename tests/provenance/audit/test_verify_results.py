@@ -158,7 +158,14 @@ def test_an_edited_published_value_is_found_in_the_paper_s_own_file(project, mon
                 place.write_text(json.dumps(record))
     found, _ = project.findings(quick=True)
     assert any("table_2.csv differs from what its runs give: published_accuracy_pct" in each for each in found)
-    assert any("was made from another paper.yaml" in each for each in found) is not digest_too
+    assert any("was made from other YAML files" in each for each in found) is not digest_too
+
+
+def test_a_fact_that_no_page_shows_is_a_note_alone(project, monkeypatch):
+    monkeypatch.setitem(project.published().errata, "another", {"number": 9})
+    found, seen = project.findings(quick=True)
+    assert found == []
+    assert sum("was made from other YAML files of bhaskar2025, and shows the same" in note for note in seen.notes) == 3
 
 
 def test_the_quick_audit_leaves_pictures_to_their_hashes_and_says_so(project):

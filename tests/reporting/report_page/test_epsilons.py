@@ -77,7 +77,7 @@ def shuffled(table: pd.DataFrame) -> pd.DataFrame:
     [
         (NoiseRule.MOMENTS, Clipping.RECORD, "the authors' later script"),
         (NoiseRule.ADVANCED_COMPOSITION, Clipping.RECORD, "the paper's formula"),
-        (NoiseRule.ADVANCED_COMPOSITION, Clipping.MEAN, "the paper's formula with the batch mean clipped"),
+        (NoiseRule.ADVANCED_COMPOSITION, Clipping.MEAN, "the scripts' form of Theorem 2.1 with the batch mean clipped"),
         (NoiseRule.TIGHT, Clipping.RECORD, OWN_BOUND),
     ],
 )

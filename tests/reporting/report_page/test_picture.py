@@ -54,6 +54,18 @@ def test_a_number_above_the_print_is_above_the_diagonal(made):
         assert math.copysign(1, above) == math.copysign(1, number.difference) or abs(above) < 1
 
 
+@pytest.mark.parametrize(
+    ("printed", "ours", "ends"),
+    [(100.0, 100.0, (100, 200)), (0.0, 0.0, (0, 1)), (0.0312, 0.0348, (0.031, 0.035)), (7.8, 98.6, (0, 100))],
+)
+def test_an_axis_has_the_numbers_of_any_unit(made, printed, ours, ends):
+    numbers, known = of(made)
+    one, other = (replace(numbers[0], printed=value, ours=value) for value in (printed, ours))
+    labels = [float(tick.label) for tick in lead_picture([one, other], known).ticks]
+    assert (labels[0], labels[-1]) == pytest.approx(ends)
+    assert all(0 <= mark.x <= SIZE for mark in lead_picture([one, other], known).marks)
+
+
 def test_a_number_on_stand_in_data_is_no_point_even_with_a_difference(made):
     numbers, known = of(made)
     stand_in = replace(numbers[0], agreement=Agreement.STAND_IN)

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 def attacks_data(results: Results) -> pd.DataFrame:
-    """Return one row per attacked run, as every paper's table of canaries, with scenario and preparation."""
-    runs = results.runs(KEY, experiment=EXPERIMENT).reindex(columns=["scenario", "preparation"])
-    return canaries(results, KEY).assign(**{name: runs[name].to_numpy() for name in runs})
+    """Return one row per attacked run, as every paper's table of canaries, with its network, preparation, batch and
+    steps."""
+    runs = results.runs(KEY, experiment=EXPERIMENT).rename(columns={"privacy_steps": "steps"})
+    more = runs.reindex(columns=["scenario", "preparation", "batch_size", "steps"])
+    return canaries(results, KEY).assign(**{name: more[name].to_numpy() for name in more})
 
 
 def attacks_page(data: pd.DataFrame) -> TableLayout:

@@ -23,7 +23,7 @@ _SOURCES = (
     (r"noise as published \(moments\)", "the authors' later script"),
     (
         r"noise as published \(advanced_composition\).*mean is clipped",
-        "the paper's formula with the batch mean clipped",
+        "the scripts' form of Theorem 2.1 with the batch mean clipped",
     ),
     (r"noise as published \(advanced_composition\)|noise 'theorem'", "the paper's formula"),
     (r"which no guarantee covers; the updates alone", "an accountant of the updates alone"),

@@ -127,7 +127,7 @@ def _too_wide(judged: Iterable[PrintedNumber]) -> str:
 def _cell_text(number: PrintedNumber) -> str:
     """Return a number's cell in words, with what is printed, ours, and how they agree."""
     cell = in_words(number.keys)
-    return f"{cell}: published {number.printed:g}, ours {number.ours:.2f}, {number.agreement}"
+    return f"{cell}: published {number.printed:g}, ours {number.ours:.4g}, {number.agreement}"
 
 
 def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
@@ -172,9 +172,12 @@ def power_text(power: int) -> str:
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
-    """Return round ends of an axis that has all values."""
+    """Return round ends of an axis that has all values, one step apart at least."""
     known = list(values)
-    return 10 * math.floor(min(known) / 10), 10 * math.ceil(max(known) / 10)
+    least, most = min(known), max(known)
+    step = 10.0 ** math.floor(math.log10((most - least) or abs(most) or 1.0))
+    low, high = step * math.floor(least / step), step * math.ceil(most / step)
+    return low, high if high > low else low + step
 
 
 def round_values(low: float, high: float) -> list[float]:

@@ -49,7 +49,8 @@ def _sentences(page: Page) -> list[str]:
     which = f" ({twice} count twice)" if twice else ""
     by_runs = sum(bool(claim.runs) for claim in known[Verdict.AS_STATED])
     how = f", {by_runs} of them by runs" if by_runs else ""
-    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims hold as stated{how}{which}"
+    in_part = f", {len(known[Verdict.WEAKER])} in part" if known[Verdict.WEAKER] else ""
+    holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims{which} hold as stated{how}{in_part}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     parts = [holds, *([close] if numbers.comparable else []), *_proven(page)]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
@@ -58,7 +59,6 @@ def _sentences(page: Page) -> list[str]:
     link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
-        f"{len(known[Verdict.WEAKER])} are weaker than stated" if known[Verdict.WEAKER] else "",
         f"{_are(epsilons[EpsilonVerdict.REFUTED], 'claimed epsilon')} refuted{of_studies}"
         if epsilons[EpsilonVerdict.REFUTED]
         else "",

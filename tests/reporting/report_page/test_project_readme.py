@@ -37,8 +37,9 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        "2 of 10 claims hold as stated, 2 of them by runs, 2 in part; 5 of 72 published numbers were run: 2 reproduced, "
-        f"1 not reproduced, 1 undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
+        "2 of 10 claims hold as stated, 2 of them by runs, 2 in part; 5 of 72 published numbers were run: "
+        "2 reproduced, 1 not reproduced, 1 undecided, 1 with one run, median difference "
+        f"{half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
     fails = f"2 claims are {link} and 1 claimed epsilon is refuted"

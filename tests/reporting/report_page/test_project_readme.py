@@ -42,7 +42,7 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
         f"{half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
-    fails = f"2 claims are {link} and 1 claimed epsilon is refuted"
+    fails = f"2 claims are {link}; 1 claimed epsilon is refuted"
     assert said[1] == f"**What does not:** {fails}."
     assert said[2].startswith("**Why:** the refuted epsilon is `bhaskar2025`'s, from ")
     assert updated(text, page) == text

@@ -64,7 +64,7 @@ def _sentences(page: Page) -> list[str]:
         else "",
     ]
     if any(fails):
-        said.append(f"**What does not:** {listed(filter(None, fails))}.")
+        said.append(f"**What does not:** {'; '.join(filter(None, fails))}.")
     if reasons := _reasons(page, refuted):
         said.append(f"**Why:** {'; '.join(reasons)}.")
     return said

@@ -99,7 +99,7 @@ def test_a1_has_no_gaussian_limit_and_a_gaussian_would_pass(weaker):
         ("epochs_bounds", 1.3, Verdict.REFUTED),
         ("epochs_limit", 1.0, Verdict.AS_STATED),
         ("epochs_limit", 0.8, Verdict.REFUTED),
-        ("epochs_not_rounds", 1.0, Verdict.AS_STATED),
+        ("epochs_not_rounds", 1.0, Verdict.WEAKER),
     ],
 )
 def test_epochs_decide_what_a1_learns(verdict, weaker, claim, factor, expected):
@@ -127,8 +127,8 @@ def test_epochs_and_rounds_at_one_noise(cases, verdict):
     full = next(each for each in cases["epochs_not_rounds"] if each.case == "batches of 6000 against 1, sigma = 1")
     one = tradeoff.dpsgd_guarantee(n=6000, m=1, epochs=20, sigma=1.0, adversary="A1").epsilon(1e-5)
     assert full.estimate == pytest.approx(math.sqrt(20) / gaussian_dp.mu(float(one), 1e-5), rel=1e-6)
-    h, h_bar = (1 + 1 / math.sqrt(40), 1 - 1 / math.sqrt(40))
-    assert load(KEY).claims["epochs_not_rounds"]["margin"] == pytest.approx(1 - math.sqrt(h_bar / h), abs=5e-4)
+    margins = {load(KEY).claims[name]["margin"] for name in ("epochs_not_rounds", "epochs_simple")}
+    assert margins == {0.1}  # one reading of "approximately"
 
 
 def test_rounds_would_count_if_batches_did(verdict, weaker):

@@ -174,6 +174,13 @@ def ratio_after_500_epochs() -> str:
     return f"with 500 epochs and sigma = 1.6 the ratio is {clt_a1(1.6, 500).estimate:.2f}"
 
 
+@written("lowy2021, claims, price_shrinks, caveat")
+def most_that_the_protocol_spends() -> str:
+    rows = shipped("tables", "lowy2021_noise").query("clipping == 'mean' and epsilon == 10")
+    few, many = (rows.loc[rows["clients"] == clients, "epsilon_proven"].max() for clients in (3, 10))
+    return f"spends up to {at_most(few, 3)} (N = 3) and {at_most(many, 3)} (N = 10) in this protocol"
+
+
 @written("vandijk2023, claims, epochs_not_rounds, caveat")
 def batches_of_all_records() -> str:
     rows = evidence("vandijk2023", "epochs_not_rounds")["estimate"]

@@ -1,6 +1,7 @@
 """A run: its options, its lock, what it asks first, its end on a cluster, and what it says last."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,15 @@ def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_pa
         "dpfl: Snakemake was ended by SIGKILL",
         "dpfl: not finished; what is done is kept. Continue with: make demo",
     ]
+
+
+@pytest.mark.parametrize("target", ["downlod", "results/a table (new).csv"])
+def test_a_target_that_nothing_makes_is_one_line(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    Path("Snakefile").write_text("rule download:\n    output: 'made'\n    shell: 'touch {output}'\n")
+    with pytest.raises(InputError, match=re.escape(f"nothing makes {target}: ")):
+        run.run(["--cores", "1", target], again="make demo")
+    assert not Path("made").exists()
 
 
 @pytest.mark.parametrize("spelling", ["-n", "-np", "--dryrun", "--dry-run"])

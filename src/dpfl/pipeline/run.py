@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,6 +138,8 @@ _LAST_LINES = 5
 _POLL_SECONDS = 1.0
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
+_NOT_MADE = re.compile(r"^No rule to produce (.+) \(", re.MULTILINE)
+"""What Snakemake says of a target that no rule makes."""
 _LOGGER = ["--logger", "dpfl"]
 """The plugin that says what happens to the jobs: snakemake_logger_plugin_dpfl."""
 
@@ -157,8 +160,8 @@ def run(
 ) -> int:
     """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
-    Raises InputError if another run is in progress here, where the folder has no Snakefile, and for options that
-    Snakemake cannot use. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
+    Raises InputError if another run is in progress here, where the folder has no Snakefile, for options that Snakemake
+    cannot use, and for a target that no rule makes. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
     left is removed first, and so are damaged pages below `results`: Snakemake makes them again. Of `jobs`, those that
     a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
     between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, its events to EVENTS, and one line says
@@ -196,6 +199,8 @@ def run(
             _put_back_after_the_last_job(jobs, results, status)
         if status == _INTERRUPTED:
             return status  # the command line says so, once
+        if status and (unknown := _NOT_MADE.search(ENGINE_LOG.read_text(encoding="utf-8", errors="replace"))):
+            raise InputError(f"nothing makes {unknown[1]}: a target is download, or a file that a stage makes")
         if status:
             _explain_failure(status, list(progress.failed.values()), again)
         else:

@@ -310,6 +310,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "repeats": "more runs of the cell's seeds in studies, with the same settings; they are not in the mean",
         "repeats_lost": "of these, runs that diverged or ended at chance",
         "repeats_apart_pct": "largest distance of one from the run of its seed that is in the mean, percentage points",
+        "repeat_accuracy_pct": "accuracy with the last run of each seed, not the first, per cent",
+        "repeat_sd_pct": "standard deviation of these runs, percentage points",
         "over_first_pct": "accuracy less that of (E, R) = (1, 20), mean over seeds, percentage points",
         "over_first_runs": "seeds that ran both",
         "over_first_interval_pct": "half-width of its 95 % interval, percentage points",

@@ -148,6 +148,19 @@ def test_runs_of_published_cells_count_and_are_named(tried, rows_of_runs):
     assert not any("run them again" in note for note in open_page(again).notes)
 
 
+@pytest.mark.parametrize(("offset", "same"), [(-40.0, "another"), (1.6, "the same")])
+def test_other_runs_of_the_same_seeds_are_told(tried, rows_of_runs, offset, same):
+    """The published cells' own runs count; what the study's runs of these seeds would change is said."""
+    published = rows_of_runs("table == 3 and model in ['cnn_relu', 'cnn_tanh']", range(3), offset_pct=0.2)
+    own = {"learning_rate": 0.1, "momentum": 0.5, "plain_batches": "fixed"}
+    cells = tried({BEST: offset, PAPER: 2.4}, extra=[published.assign(**own)])
+    assert decide_rate(rows_of(cells, "fashion_mnist")).medians_pct[BEST] == pytest.approx(0.2)
+    [note] = [note for note in open_page(cells).notes if "ran twice" in note]
+    assert f"With the other, they ship {same} rate and order." in note
+    assert f"Fashion-MNIST (0.1, 0.5), fixed: {abs(offset):.2f} points, not 0.20" in note
+    assert not any("ran twice" in note for note in open_page(tried({BEST: 0.2})).notes)
+
+
 @pytest.mark.parametrize(("gain", "order"), [(0.5, "shuffled"), (0.4, "fixed"), (-3.0, "fixed")])
 def test_the_order_is_chosen_over_all_decided_data_sets_at_their_rates(tried, gain, order):
     def offsets(candidate, rows):

@@ -90,7 +90,8 @@ def open_cells(results: Results) -> pd.DataFrame:
 
     Columns: dataset, learning_rate, momentum, plain_batches, model, epsilon, local_epochs, rounds, ran_on, stand_in,
     runs (of the seeds that the rule counts, from 0 on), seeds (so many does it count), accuracy_pct (mean), sd_pct,
-    least_pct, most_pct (of the runs), published_accuracy_pct,
+    least_pct, most_pct (of the runs), repeat_accuracy_pct and repeat_sd_pct (mean and deviation with the last run of
+    each seed in place of the first, which counts), published_accuracy_pct,
     distance_pct (|ours - published|; nan where a seed is missing or on stand-in data),
     tolerance_pct (up to which the cell is explained), of_published (whether the published cells of this data set and
     model ran with the candidate), origins. With privacy the order of plain batches changes nothing, so both orders
@@ -101,19 +102,30 @@ def open_cells(results: Results) -> pd.DataFrame:
     private = np.isfinite(runs["epsilon"].astype(float))
     both = [runs[~private], *(runs[private].assign(plain_batches=order) for order in ORDERS)]
     known = [part for part in both if len(part)]
+    runs = pd.concat(known) if known else runs
     statistics = {"accuracy_pct": "mean", "sd_pct": "std", "least_pct": "min", "most_pct": "max"}
     named = {name: ("accuracy_pct", statistic) for name, statistic in statistics.items()}
-    cells = with_runs(rows, pd.concat(known) if known else runs, [*_SETTINGS, *_PLACE], **named)
+    named |= {f"repeat_{name}": ("repeat_pct", statistics[name]) for name in ("accuracy_pct", "sd_pct")}
+    cells = with_runs(rows, runs, [*_SETTINGS, *_PLACE], **named)
     comparable = (cells["runs"] == cells["seeds"]) & ~cells["stand_in"]
-    distance = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).abs()
-    cells["distance_pct"] = distance.where(comparable)
-    half = prediction_half_width(cells["sd_pct"], cells["runs"]).fillna(0.0)
-    fixed = cells["dataset"].map(lambda name: COUNTED[name].tolerance_pct)
-    cells["tolerance_pct"] = np.maximum(fixed, half.where(half <= WIDE_PCT, 0.0))  # wider, it takes in nearly anything
+    cells["distance_pct"] = _distance(cells).where(comparable)
+    cells["tolerance_pct"] = _tolerance(cells)
     shipped = _shipped(results)
     keys = cells[["dataset", "model", *_SETTINGS]].itertuples(index=False, name=None)
     cells["of_published"] = [key in shipped for key in keys]
     return cells
+
+
+def _distance(cells: pd.DataFrame) -> pd.Series:
+    """Return |ours - published|, in points."""
+    return (cells["accuracy_pct"] - cells["published_accuracy_pct"]).abs()
+
+
+def _tolerance(cells: pd.DataFrame) -> pd.Series:
+    """Return the distance up to which each cell is explained (`Counted`)."""
+    half = prediction_half_width(cells["sd_pct"], cells["runs"]).fillna(0.0)
+    fixed = cells["dataset"].map(lambda name: COUNTED[name].tolerance_pct)
+    return np.maximum(fixed, half.where(half <= WIDE_PCT, 0.0))  # wider, it takes in nearly anything
 
 
 def _counted_cells() -> pd.DataFrame:
@@ -133,11 +145,18 @@ def _counted_cells() -> pd.DataFrame:
 
 
 def _runs(results: Results) -> pd.DataFrame:
-    """Return the runs of ten clients that the rules may count: of the study, or of published cells, first seeds."""
-    runs = runs_of(results, STUDY, PUBLISHED).reindex(columns=[*_SETTINGS, *_RUN])
+    """Return the runs of ten clients that the rules may count: of the study, or of published cells, first seeds.
+
+    The first run of a seed counts, that of a published cell if there is one. One more column: repeat_pct, the accuracy
+    of the last one.
+    """
+    runs = runs_of(results, STUDY, PUBLISHED)
+    runs = runs.sort_values("study", key=lambda study: study != PUBLISHED, kind="stable")
+    runs = runs.reindex(columns=[*_SETTINGS, *_RUN])
     seeds = runs["dataset"].map({name: counted.seeds for name, counted in COUNTED.items()})
-    runs = runs[runs["model"].isin(MODELS) & (runs["clients"] == 10) & (runs["seed"] < seeds)]
-    return each_once(runs.dropna(subset=_SETTINGS), *_SETTINGS)
+    runs = runs[runs["model"].isin(MODELS) & (runs["clients"] == 10) & (runs["seed"] < seeds)].dropna(subset=_SETTINGS)
+    last = runs.groupby([*_SETTINGS, "dataset", *CELL, "seed"])["accuracy_pct"].transform("last")
+    return each_once(runs.assign(repeat_pct=last), *_SETTINGS)
 
 
 _RUN = ["dataset", "ran_on", "stand_in", *CELL, "seed", "accuracy_pct", ORIGIN]
@@ -313,6 +332,7 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
                 f"{data_name(dataset)}: the published cells ran with {' and '.join(sorted(map(str, ran)))}, the rules "
                 f"ship {wanted}: run them again."
             )
+    notes += _repeats_note(cells)
     tolerances = "; ".join(f"{data_name(name)} {counted.tolerance_pct:g}" for name, counted in COUNTED.items())
     notes.append(
         "Numbers: mean accuracy less the published value in points, a number a split; a range where runs lie more than "
@@ -323,6 +343,34 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
     if stand_ins := sorted(set(cells.loc[cells["stand_in"], "ran_on"])):
         notes.append(f"Stand-in data ({', '.join(stand_ins)}) count for nothing.")
     return notes
+
+
+def _repeats_note(cells: pd.DataFrame) -> list[str]:
+    """Say what the medians and the choices are with other runs of the same seeds, if seeds ran again."""
+    again = cells.assign(accuracy_pct=cells["repeat_accuracy_pct"], sd_pct=cells["repeat_sd_pct"])
+    again["distance_pct"] = _distance(again).where(cells["distance_pct"].notna())
+    again["tolerance_pct"] = _tolerance(again)
+    apart = (again["accuracy_pct"] - cells["accuracy_pct"]).abs()
+    if not apart.max() > 0:
+        return []
+    medians, choices = [], []
+    for (name, own), (_, first) in zip(*(each.groupby("dataset", sort=False) for each in (again, cells)), strict=True):
+        decision, was = decide_rate(own), decide_rate(first)
+        for candidate, median in decision.medians_pct.items():
+            if f"{median:.2f}" != f"{was.medians_pct[candidate]:.2f}":
+                place = f"{data_name(str(name))} {candidate}"
+                medians.append(f"{place}: {median:.2f} points, not {was.medians_pct[candidate]:.2f}")
+        choices.append((decision.shipped[:2], was.shipped[:2]))
+    same = all(new == old for new, old in choices) and decide_order(again).order == decide_order(cells).order
+    farthest = cells.loc[apart.idxmax()]
+    return [
+        "Some seeds ran twice with the same settings, as a rule on two kinds of processor; the rules count the run that "
+        f"stands in Tables 2 to 4. With the other, they ship {'the same' if same else 'another'} rate and order. Median "
+        f"distances that differ: {'; '.join(medians) or 'none'}. The largest difference: {data_name(farthest['dataset'])}, "
+        f"{model_name(farthest['model'])}, {budget_name(farthest['epsilon'])}, ({farthest['local_epochs']}, "
+        f"{farthest['rounds']}), {Candidate(*farthest[_SETTINGS])}: {farthest['repeat_accuracy_pct']:.2f}, not "
+        f"{farthest['accuracy_pct']:.2f}; published {farthest['published_accuracy_pct']:.2f}."
+    ]
 
 
 def rate_verdict(dataset: str, decision: RateDecision) -> str:

@@ -74,8 +74,8 @@ def test_the_summary_counts_and_measures_by_hand(numbers):
     assert (found.printed, found.run, found.comparable) == (72, 6, 5)
     assert found.median == pytest.approx(0.7) and found.largest == pytest.approx(9.0)  # of 0.1 0.4 0.7 5 9
     assert found.sentence() == (
-        "5 of 72 published numbers were run: 2 reproduced, 1 not reproduced, 1 undecided, 1 with one run. Median "
-        "difference 0.7, largest 9 points. 1 more ran on stand-in data."
+        "5 of 72 published numbers were run: 2 reproduced (2 of the 2 with all runs), 1 not reproduced, 1 undecided, 1 "
+        "with one run. Median difference 0.7, largest 9 points. 1 more ran on stand-in data."
     )
     assert found.in_short() == "5 of 72 published numbers were run. The median difference is 0.7 points."
     assert summary(numbers[5:]).in_short() == ""
@@ -135,6 +135,18 @@ def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
     assert [each.single for each in numbers[:5]] == [Agreement.REPRODUCED] * 3 + [Agreement.UNDECIDED, Agreement.SINGLE]
     said = "1 with one run. If the published values are single runs, not means: 3 reproduced, 1 undecided. Median "
     assert said in summary(numbers).sentence()
+
+
+@pytest.mark.parametrize(
+    ("first", "said"), [(10, "2 reproduced (1 of the 1 with all runs), 1 not"), (9, "2 reproduced, 1 not")]
+)
+def test_numbers_with_all_runs_are_counted_apart(numbers, first, said):
+    changed = [replace(numbers[0], runs=first), *(replace(each, runs=2) for each in numbers[1:])]
+    assert numbers[0].printed_runs == 10 and said in summary(changed).outcomes()
+
+
+def test_nothing_is_counted_apart_if_all_numbers_have_all_runs(numbers):
+    assert "all runs" not in summary([replace(each, runs=10) for each in numbers]).outcomes()
 
 
 SPLIT = {"local_epochs": "1", "rounds": "20"}

@@ -38,7 +38,7 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
         "2 of 10 claims hold as stated, 2 of them by runs, 2 in part; 5 of 72 published numbers were run: "
-        "2 reproduced, 1 not reproduced, 1 undecided, 1 with one run, median difference "
+        "2 reproduced (2 of the 2 with all runs), 1 not reproduced, 1 undecided, 1 with one run, median difference "
         f"{half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
@@ -54,7 +54,7 @@ def test_epsilons_that_studies_of_ours_refute_are_not_the_papers(made):
     page = contents(*made)
     ours = [replace(v, statements=tuple(replace(e, of_study=True) for e in v.statements)) for v in page.papers]
     text = updated(README, replace(page, papers=tuple(ours)))
-    assert rows(text)["bhaskar2025"][1].startswith("1 proven, 1 refuted in our own studies, 1 unproven (for a record")
+    assert rows(text)["bhaskar2025"][1].startswith("1 proven; in our studies 1 refuted, 1 unproven (for a record")
     assert "1 claimed epsilon is refuted (1 in our studies)." in text
 
 
@@ -65,7 +65,7 @@ def test_epsilons_that_hold_by_construction_are_counted_apart(made):
     for changed, said in (
         (
             [replace(claimed, stated_by="the paper's formula"), *own],
-            "1 of 1 claimed epsilons are proven, as are 2",
+            "1 of 1 claimed epsilons are proven, as are 2 for which",
         ),
         ([replace(e, stated_by="the paper's formula") for e in view.statements], "1 of 3 claimed epsilons are proven."),
     ):
@@ -79,6 +79,9 @@ def test_the_sentence_says_how_many_claims_count_twice(made):
     told = [replace(v, claims=claims) for v, claims in zip(page.papers, printed, strict=True)]
     text = updated(README, replace(page, papers=tuple(told)))
     assert "2 of 10 claims (10 count twice) hold as stated, 2 of them by runs, 2 in part;" in text
+    assert rows(text)["asoodeh2020"][0].startswith(
+        "1 as stated (1 by its own tables), 1 weaker than stated (1), 1 refuted (1), "
+    )
 
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):

@@ -84,6 +84,14 @@ def laplace(eta: float, diameter: float, later: int, epsilon: float) -> Case:
     return Case(case, _laplace_run(eta, diameter).delta(epsilon, later), target=float(bound))
 
 
+def laplace_any_step(eta: float, epsilon: float) -> Case:
+    """Hold the exact delta of the last but one record at a step beyond 2/(beta + rho) against Theorem 3's formula."""
+    printed = contraction.laplace_divergence(epsilon, 0.0, [2.0, 1 / eta], 1.0).prod()
+    run = ExactPnsgd(eta, stats.laplace(scale=eta), lipschitz=1.0, diameter=1.0, curvature=LOSS["smoothness"])
+    case = f"eta = {eta:g} beyond 2/(beta + rho) = 4, v = 1, i = n - 1, epsilon = {epsilon}"
+    return Case(case, run.delta(epsilon, 1), target=float(printed))
+
+
 def laplace_zero(eta: float, diameter: float, later: int, epsilon: float) -> Case:
     """Hold the exact delta against the 0 that Theorem 3's last sentence promises."""
     case = f"stated delta = 0: eta = {eta}, b - a = {diameter}, i = {RECORDS - later} of 40, epsilon = {epsilon}"

@@ -426,6 +426,9 @@ def clt_a1(sigma: float, epochs: int) -> Case:
     return Case(f"{epochs} epochs, sigma = {sigma}", _mu_at(guarantee, 1e-2) / _mu_at(guarantee, 1e-6), target=1.0)
 
 
+clt_a1_fixed_epochs = clt_a1
+
+
 def epochs_not_rounds(sigma: float, batch: int) -> Case:
     """Compare A1's mu with that at batches of one record."""
     here, smallest = (equivalent_mu(_guarantee("A1", run()["n"], m, EPOCHS, sigma)) for m in (batch, 1))

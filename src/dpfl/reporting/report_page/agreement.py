@@ -164,7 +164,8 @@ class Summary:
 
     `farthest` is the number with the largest distance, None if none is comparable; `collapsed` counts the comparable
     numbers with a run that diverged or ended at chance, and `farthest_of_others` is the farthest without them.
-    `medians` are the median distances by model, the largest first, if numbers name a model.
+    `medians` are the median distances by model, the largest first, if numbers name a model. `in_full`: how many
+    are reproduced, of how many judged ones, with as many runs as the paper has.
     """
 
     printed: int
@@ -177,6 +178,7 @@ class Summary:
     collapsed: int
     farthest_of_others: PrintedNumber | None
     medians: dict[str, float]
+    in_full: tuple[int, int]
 
     @property
     def run(self) -> int:
@@ -208,15 +210,23 @@ class Summary:
         alone = ""
         if self.single != self.counts:
             alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
-        outcomes = _in_words(self.counts, _COMPARED)
         return (
-            f"{self.comparable} of {self.printed} published numbers were run: {outcomes}.{alone} Median difference "
+            f"{self.comparable} of {self.printed} published numbers were run: {self._counted()}.{alone} Median difference "
             f"{self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
         )
 
     def outcomes(self) -> str:
         """Return how many numbers are reproduced, how many are not, and the median distance, also by model."""
-        return f"{_in_words(self.counts, _COMPARED)}, median difference {self.median:.2g} {self.unit}{self._by_model()}"
+        return f"{self._counted()}, median difference {self.median:.2g} {self.unit}{self._by_model()}"
+
+    def _counted(self) -> str:
+        """Return the counts, and how many are reproduced of those with all runs: few runs reproduce more easily."""
+        said = _in_words(self.counts, _COMPARED)
+        known = sum(self.counts[kind] for kind in JUDGED)
+        if not self.counts[Agreement.REPRODUCED] or not 0 < self.in_full[1] < known:
+            return said
+        first = f"{self.counts[Agreement.REPRODUCED]} {Agreement.REPRODUCED}"
+        return said.replace(first, f"{first} ({self.in_full[0]} of the {self.in_full[1]} with all runs)", 1)
 
     def _by_model(self) -> str:
         """Return the median distances by model, in brackets after a blank; "" if there is but one model."""
@@ -270,6 +280,7 @@ def summary(numbers: Iterable[PrintedNumber]) -> Summary:
         for name in ("agreement", "single")
     )
     unit = known[0].unit if known else ""
+    full = [each for each in known if each.agreement in JUDGED and each.runs >= each.printed_runs > 0]
     models = pd.Series([each.keys.get("model", "") for each in comparable], dtype=object)
     medians = distances[models != ""].groupby(models).median().sort_values(ascending=False)
     return Summary(
@@ -285,6 +296,7 @@ def summary(numbers: Iterable[PrintedNumber]) -> Summary:
             (each for each in comparable if not each.collapsed), key=lambda each: abs(each.difference), default=None
         ),
         medians={str(model): float(median) for model, median in medians.items()} if len(medians) > 1 else {},
+        in_full=(sum(each.agreement is Agreement.REPRODUCED for each in full), len(full)),
     )
 
 

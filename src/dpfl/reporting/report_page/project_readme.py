@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dpfl.errors import InputError
@@ -13,6 +14,7 @@ from dpfl.reporting.rules import Verdict
 if TYPE_CHECKING:
     from dpfl.reporting.report_page.claim_views import ClaimView
     from dpfl.reporting.report_page.contents import Page, PaperView
+    from dpfl.reporting.report_page.epsilons import EpsilonStatement
 
 SCALE = "paper"
 """The scale whose results README.md shows."""
@@ -54,8 +56,7 @@ def _sentences(page: Page) -> list[str]:
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     parts = [holds, *([close] if numbers.comparable else []), *_proven(page)]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
-    own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
-    of_studies = f" ({own} in our studies)" if own else ""
+    of_studies = _in_our_studies(each for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
     link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
@@ -79,7 +80,13 @@ def _proven(page: Page) -> list[str]:
     if not claimed:
         return [f"{targets} of {len(page.statements)} epsilons are proven"] if page.statements else []
     also = f", as are {targets} for which we set the noise" if targets else ""
-    return [f"{proven} of {len(claimed)} claimed epsilons are proven{also}"]
+    return [f"{proven} of {len(claimed)} claimed epsilons{_in_our_studies(claimed)} are proven{also}"]
+
+
+def _in_our_studies(statements: Iterable[EpsilonStatement]) -> str:
+    """Return how many of them are of our own studies, in brackets after a blank; "" if none is."""
+    own = sum(each.of_study for each in statements)
+    return f" ({own} in our studies)" if own else ""
 
 
 def _such_as(page: Page) -> str:
@@ -100,9 +107,15 @@ def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
         reasons.append(f"arithmetic or the papers' own tables refute {computed} of the {len(refuted)} claims")
     for verdict, number, groups in page.epsilons_not_proven:
         if verdict is EpsilonVerdict.REFUTED:
-            view, most, what = groups[0]
-            which = "the refuted epsilon is" if number == 1 else f"{most} of the {number} refuted epsilons are"
-            reasons.append(f"{which} `{view.paper.key}`'s, {what.partition('ε ')[2]}")
+            view = groups[0][0]
+            own = [(count, what.partition("ε ")[2]) for paper, count, what in groups if paper is view]
+            which = (
+                "the refuted epsilon is"
+                if number == 1
+                else f"{sum(count for count, _ in own)} of the {number} refuted epsilons are"
+            )
+            sources = listed([f"{count} {source}" if len(own) > 1 else source for count, source in own])
+            reasons.append(f"{which} `{view.paper.key}`'s, {sources}")
     return reasons
 
 
@@ -114,11 +127,17 @@ def _are(count: int, noun: str) -> str:
 def _row(view: PaperView) -> str:
     """Return the table's row of a paper."""
     paper = view.paper
-    verdicts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "none yet"
+    printed = Counter(claim.verdict.word for claim in view.claims if claim.judged_by and not claim.our_question)
+    counts, which = [], " by its own tables"
+    for style, count in view.tally:
+        alone = f" ({printed[style.word]}{which})" if printed[style.word] else ""
+        counts.append(f"{count} {style.word}{alone}")
+        which = "" if alone else which  # said once
+    verdicts = ", ".join(counts) or "none yet"
     epsilons = counts_in_words(view.statements) or "none"
-    refuted = [each.of_study for each in view.statements if each.verdict is EpsilonVerdict.REFUTED]
-    if refuted and all(refuted):
-        epsilons = epsilons.replace(f"{EpsilonVerdict.REFUTED}", f"{EpsilonVerdict.REFUTED} in our own studies")
+    not_proven = [each.of_study for each in view.statements if each.verdict is not EpsilonVerdict.PROVEN]
+    if not_proven and all(not_proven):
+        epsilons = epsilons.replace(f"{EpsilonVerdict.PROVEN}, ", f"{EpsilonVerdict.PROVEN}; in our studies ", 1)
     if view.statements and view.epsilon_limit:
         epsilons += f" (for {view.epsilon_limit['for']})"
     cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]

@@ -160,13 +160,14 @@ def run(
 ) -> int:
     """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
-    Raises InputError if another run is in progress here, where the folder has no Snakefile, for options that Snakemake
-    cannot use, and for a target that no rule makes. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
-    left is removed first, and so are damaged pages below `results`: Snakemake makes them again. Of `jobs`, those that
-    a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
-    between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, its events to EVENTS, and one line says
-    how far the run is. On failure the last lines on standard error name the rules that failed, the end of their logs,
-    and `again`, the command to continue with; else it says how long `what` took.
+    Raises InputError if another run is in progress here, where the folder has no Snakefile, for options that
+    Snakemake cannot use, and for a target that no rule makes. A dry run, however it is spelled, takes no lock and
+    removes nothing. A lock that a killed run left is removed first, and so are damaged pages below `results`:
+    Snakemake makes them again. Of `jobs`, those that a batch had finished before it was ended are put back into
+    `results`, before and after; `forced` is asked in between, when it is known what is open. Snakemake's lines go
+    to ENGINE_LOG, its events to EVENTS, and one line says how far the run is. On failure the last lines on standard
+    error name the rules that failed, the end of their logs, and `again`, the command to continue with; else it says
+    how long `what` took.
     """
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl in the folder of the project")

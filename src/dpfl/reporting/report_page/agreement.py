@@ -211,8 +211,8 @@ class Summary:
         if self.single != self.counts:
             alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
         return (
-            f"{self.comparable} of {self.printed} published numbers were run: {self._counted()}.{alone} Median difference "
-            f"{self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
+            f"{self.comparable} of {self.printed} published numbers were run: {self._counted()}.{alone} Median "
+            f"difference {self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
         )
 
     def outcomes(self) -> str:

@@ -114,6 +114,24 @@ def test_segments_spend_at_least_what_their_pairs_do():
     assert (drawn_by_none.lower, drawn_by_none.lower_by) == (0.0, "nothing")
 
 
+def test_a_share_that_is_no_whole_number_of_records_gives_no_pair():
+    """Half a record cannot be drawn: the bound below is of the other rounds alone."""
+    whole, broken = Segment(20, 1.0, 0.1), Segment(20, 1.0, 0.15)
+    run = {"noise_multiplier": 1.0, "steps": 20, **REPLACED}
+    known = Segmented((whole,)).guarantee(FixedBatches(1, 10), **run)
+    both = Segmented((whole, broken)).guarantee(FixedBatches(1, 10), **run)
+    assert both.lower == pytest.approx(known.lower) and both.upper > known.upper
+    assert Segmented((broken,)).guarantee(FixedBatches(1, 10), **run).lower == 0.0
+    assert Segmented((whole,)).guarantee(FixedBatches(1, 10), **run | {"neighbouring": "replace_one"}) == known
+    with pytest.raises(ValueError, match="delta must be at least 0"):
+        Segmented((whole,)).guarantee(FixedBatches(1, 10), **run | {"delta": -1.0})
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(), SummedGaussian(3), ShuffledGaussian(3, 2)])
+def test_noise_that_hides_nothing_has_an_infinite_epsilon(mechanism):
+    assert mechanism.guarantee(FullBatch(), noise_multiplier=1e-101, steps=1, **REPLACED).upper == math.inf
+
+
 def test_a_clipped_mean_turns_with_the_chance_of_its_own_sampler():
     """One step on half of the records, and ten draws of one out of ten: C_p of N(2, 1), by its closed form."""
     for sampler, rate in ((FixedBatches(5, 10), 0.5), (FixedBatches(10, 10), 1.0), (WithReplacement(10, 10), 0.651322)):
@@ -268,6 +286,11 @@ def test_an_epsilon_stands_as_proven_only_where_there_is_a_proof():
     poisson = PrivacyStatement.of(Gaussian(), Poisson(0.1), **run).columns()
     assert poisson["privacy_epsilon_proven"] < shuffled["privacy_epsilon_proven"]
     assert not [name for name in shuffled if name in ("privacy_epsilon", "epsilon")]
+
+
+def test_relation_and_observer_may_be_texts():
+    texts = {"neighbouring": "zero_out", "observer": "every_step"}
+    assert PrivacyStatement(**{**FIELDS, **texts}).columns() == PrivacyStatement(**FIELDS).columns()
 
 
 def test_a_statement_cannot_be_altered():

@@ -2,10 +2,11 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from dpfl.accounting import Phase, Poisson, privacy_curve
-from dpfl.cli import main
+from dpfl.cli import account_commands, main
 
 RUN = ["--noise-multiplier", "1.0072", "--steps", "1880", "--delta", "1e-5"]
 
@@ -66,6 +67,24 @@ HIDDEN = ["--sampler", "full_batch", "--noise-multiplier", "3", "--steps", "200"
 def test_more_steps_than_floats_count_are_refused_and_do_not_look_like_a_refutation(account):
     status, _, errors = account("--sampler", "poisson", "--sample-rate", "0.01", *RUN, "--steps", "1" + 20 * "0")
     assert status == 2 and "steps must be at most 9007199254740992" in errors
+
+
+def test_numbers_beyond_the_memory_are_one_line(account, monkeypatch):
+    monkeypatch.setattr(account_commands, "_judged", lambda *_: np.empty((2**20, 2**30)))
+    status, _, errors = account("--sampler", "poisson", "--sample-rate", "0.01", *RUN)
+    assert status == 2 and errors.startswith("dpfl: the memory does not suffice (Unable to allocate 8.00 PiB")
+    assert len(errors.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", [["--sampler", "full_batch"], ["--sampler", "fixed_without_replacement"]])
+@pytest.mark.parametrize("noise", ["1e-20", "1e-150"])
+def test_noise_that_hides_nothing_proves_and_refutes_nothing_of_the_last_iterate(account, options, noise):
+    batch = ["--batch-size", "10"] if options[1] != "full_batch" else []
+    status, output, errors = account(
+        *options, *batch, "--records", "100", "--noise-multiplier", noise, "--steps", "50", "--delta", "1e-5",
+        "--claimed-epsilon", "1e305", "--observer", "last_iterate", *CONVEX,
+    )  # fmt: skip
+    assert not errors and "(refuted)" not in output and status == 0
 
 
 def test_a_convex_problem_hides_its_steps_from_who_sees_the_last_iterate(account):

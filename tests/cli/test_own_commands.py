@@ -274,6 +274,7 @@ def test_a_claim_is_judged_by_the_noise_that_was_added(example, claimed, verdict
         ({"model": "my_module:Narrow"}, "gives 9 scores, but the labels have 10 classes"),
         ({"partition": "dirichlet:0.001"}, "leaves client"),
         ({"device": "tpu"}, "--device is tpu; it must be cpu or cuda"),
+        ({"out": "../elsewhere"}, "../elsewhere is outside the folder where you are"),
         ({"memory_gb": "1e-9"}, "memory_gb: one record's gradient needs"),
     ],
 )

@@ -1,6 +1,7 @@
 """What `dpfl run` and `dpfl plan` do on a machine with GPUs; none is needed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -91,6 +92,21 @@ def test_a_recipe_that_is_a_plain_function_is_found_before_anything_runs(reposit
     assert str(done.exception) == (
         f"asoodeh2020: {first} in TABLES is a builtin_function_or_method; it must be a TableRecipe"
     )
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_folder_that_is_no_project_is_named(repository, monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_bytes((repository / "config.yaml").read_bytes())
+    found = CliRunner().invoke(app, [command])
+    assert str(found.exception) == f"no Snakefile here: run dpfl {command} in the folder of the project"
+
+
+def test_a_profile_that_is_not_there_leaves_the_costs(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(workflow_commands, "_fitted", lambda: pytest.fail("costs.csv would be rewritten"))
+    found = CliRunner().invoke(app, ["plan", "--fit", "--profile", "typo"])
+    assert str(found.exception).startswith("no profile typo in workflow/profiles")
 
 
 @pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run"]])

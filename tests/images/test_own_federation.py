@@ -384,6 +384,12 @@ def test_a_delta_that_no_accountant_serves_is_one_line():
     assert "\n" not in str(refused.value)
 
 
+def test_a_delta_that_asks_for_no_noise_is_refused():
+    """A record that is used with a chance of at most delta needs none, and the model would be published without."""
+    with pytest.raises(InputError, match=r"144 records: delta = 0\.7 asks for no noise at all: choose one below 1/144"):
+        stated([N], epsilon=3.0, delta=0.7, sampler="poisson", batch_size=1, rounds=1)
+
+
 @pytest.mark.parametrize(
     ("path", "named"),
     [

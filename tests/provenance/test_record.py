@@ -104,6 +104,14 @@ def test_the_variables_of_a_hook_make_no_other_repository_the_source_tree(tree, 
     assert commit != own and record._commit() == {"commit": own, "dirty": True}
 
 
+def test_a_tree_whose_changes_git_does_not_tell_is_not_clean(tree, tmp_path, monkeypatch):
+    own = _repository(tmp_path / "own")
+    tree(tmp_path / "own")
+    asked = record.git
+    monkeypatch.setattr(record, "git", lambda at, *words: None if words[0] == "status" else asked(at, *words))
+    assert record._commit() == {"commit": own, "dirty": True}
+
+
 def test_an_archive_inside_another_repository_has_no_commit_of_it(tree, tmp_path, monkeypatch):
     _repository(tmp_path / "other")
     tree(tmp_path / "other" / "unpacked")

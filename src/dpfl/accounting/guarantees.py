@@ -231,7 +231,7 @@ def guarantee(
     if run.steps == 0:
         return Guarantee(0.0, 0.0, "no step", "no step")
     upper, lower = _upper(run, convex), EpsilonBound(0.0, f"nothing is known for {view.value}")
-    if convex is not None and isinstance(run.sampler, FullBatch) and convex.attained:
+    if convex is not None and isinstance(run.sampler, FullBatch) and convex.attained and math.isfinite(upper.epsilon):
         lower = EpsilonBound(
             upper.epsilon * (1 - 1e-9), "a quadratic attains shifted interpolation without a set (bok2024)"
         )

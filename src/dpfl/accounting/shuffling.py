@@ -794,6 +794,9 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
 @lru_cache(maxsize=256)
 def _messages_epsilon(move: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
     """`epsilon` of messages that a replaced record moves by `move` deviations."""
+    local = gaussian_dp.epsilon_or_inf(delta, move * math.sqrt(rounds))
+    if move > _HOPELESS:
+        return local
     largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
     epsilons = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
     deltas = np.asarray(blanket_delta(epsilons, clients, move, dimension))
@@ -803,7 +806,7 @@ def _messages_epsilon(move: float, clients: int, rounds: int, delta: float, dime
         steps=rounds,
         delta=delta,
     )
-    return min(composed, float(gaussian_dp.epsilon(delta, move * math.sqrt(rounds))))
+    return min(composed, local)
 
 
 def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta: float, dimension: int) -> float:

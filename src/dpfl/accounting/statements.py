@@ -169,10 +169,12 @@ class Segmented:
     ) -> Guarantee:
         """Return C_p of every round, composed; below, the pair of the rounds with Gaussian noise on drawn batches.
 
-        Batches of fixed size, one record replaced. A release of all records (p = 1, a preparation) and arsinh noise
-        are left out below: who does not see them sees less. A round that also releases a count of the gradients within
-        the clip norm attains the pair too: others -C and longer, the record +C and no longer, or another such -C.
+        Batches of fixed size, one record replaced. A release of all records (p = 1, a preparation), arsinh noise and
+        a share p of the records that is not a whole number are left out below: who does not see them sees less. A round
+        that also releases a count of the gradients within the clip norm attains the pair too: others -C and longer,
+        the record +C and no longer, or another such -C.
         """
+        _, _, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FixedBatches):
             return _nothing("segments are accounted for with batches of fixed size and one record replaced")
         return _of_segments(self.segments, sampler.records, delta)
@@ -223,7 +225,7 @@ _KINDS: dict[str, type] = {
 
 def _closed_form(noise_multiplier: float, move: float, steps: int, delta: float) -> float:
     """Return epsilon of `steps` Gaussian mechanisms."""
-    return float(gaussian_dp.epsilon(delta, move * math.sqrt(steps) / noise_multiplier))
+    return gaussian_dp.epsilon_or_inf(delta, move * math.sqrt(steps) / noise_multiplier)
 
 
 def _one_epoch(sampler: ShuffledEpochs, steps: int, neighbouring: Neighbouring) -> bool:
@@ -275,7 +277,7 @@ def _of_segments(segments: tuple[Segment, ...], records: int, delta: float) -> G
     phases = [
         Phase(FixedBatches(round(each.p * records), records), MOVES[Neighbouring.REPLACE_ONE] * each.sigma, each.rounds)
         for each in segments
-        if each.p < 1 and math.isinf(each.arsinh_scale)
+        if each.p < 1 and math.isinf(each.arsinh_scale) and math.isclose(each.p * records, round(each.p * records))
     ]
     if not phases:
         return Guarantee(spent, 0.0, by, "nothing")
@@ -310,8 +312,8 @@ class PrivacyStatement:
     note: str
 
     def __post_init__(self) -> None:
-        member("neighbouring", Neighbouring, self.neighbouring)
-        member("observer", Observer, self.observer)
+        object.__setattr__(self, "neighbouring", member("neighbouring", Neighbouring, self.neighbouring))
+        object.__setattr__(self, "observer", member("observer", Observer, self.observer))
         integer("records", self.records, at_least=1)
         integer("steps", self.steps)
         real("clip_norm", self.clip_norm, above=0, infinite=True)

@@ -144,6 +144,10 @@ def main() -> None:
               "same command again", file=sys.stderr)  # fmt: skip
         _drop_output()
         sys.exit(2)
+    except MemoryError as error:
+        words = printable(str(error) or "no more is to be had")
+        print(f"dpfl: the memory does not suffice ({words[:_MOST_CHARACTERS]}): ask for less at once", file=sys.stderr)
+        sys.exit(2)
     except InputError as error:
         print(f"dpfl: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -107,6 +107,10 @@ def fedavg(
         raise InputError(f"--device is {device}; it must be cpu or cuda")
     if record_path(out / "runs.csv").exists():
         raise InputError(f"{out} has a finished run: name another folder")
+    if os.path.relpath(out).startswith(".."):
+        raise InputError(
+            f"{out} is outside the folder where you are, from which its record names files: name one in it"
+        )
     require_writable(out)
     from dpfl.pipeline.devices import own_gpu
 

@@ -50,14 +50,15 @@ def plan(
     from dpfl.pipeline.plan import lines, machines_of
     from dpfl.pipeline.status import noise_made_anew
 
+    _require_here(config or DEFAULT_CONFIG, "plan")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     training, units = resolved["training"], cost.table()
+    where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"], at_once)
+    _require_usable(resolved, expansion.expand(resolved))
     if fit:
         units = _fitted()
     if measure:
         units = _measured(units, training["device"])
-    where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"], at_once)
-    _require_usable(resolved, expansion.expand(resolved))
     for line in lines(resolved, where, units):
         print(line)
     if noise := noise_made_anew(resolved):
@@ -99,13 +100,15 @@ def run(
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
+    if not Path("Snakefile").is_file():
+        raise InputError("no Snakefile here: run dpfl run in the folder of the project")
     if dry_run or more:
         raise typer.Exit(_run_anyway(scale, config, profile, dry_run, more or []))
     from dpfl.pipeline.lock import only_run
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     name, code = resolved["scale"], unchanged.code_state(resolved, profile)
-    if Path("Snakefile").is_file() and Path(".snakemake").is_dir():  # a run that ended well has left both
+    if Path(".snakemake").is_dir():  # a run that ended well has left it
         with only_run():
             states = [code, unchanged.results_state(name), unchanged.data_state(resolved)]
             if unchanged.said_when_done("run", name, states) is not None:
@@ -234,7 +237,7 @@ def status(
     """Show which stages are done; which jobs run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
-    _require_here(config or DEFAULT_CONFIG)
+    _require_here(config or DEFAULT_CONFIG, "status")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)  # refuses a scale that does not exist
     source = f"{config} over {DEFAULT_CONFIG}" if config else str(DEFAULT_CONFIG)
     last = configuration.results_folder(resolved) / "config.yaml"
@@ -245,7 +248,7 @@ def status(
         print(line)
 
 
-def _require_here(config: Path) -> None:
+def _require_here(config: Path, command: str) -> None:
     """Raise InputError where this folder is no project, or the configuration that of another: its results are not here.
 
     In a folder without results every finished run would be said not to have begun.
@@ -253,9 +256,9 @@ def _require_here(config: Path) -> None:
     here, place = Path.cwd(), config.resolve().parent
     root = next((folder for folder in (place, *place.parents) if (folder / "Snakefile").is_file()), None)
     if root is not None and root != here.resolve():
-        raise InputError(f"{config} is of the project in {root}: run dpfl status there")
+        raise InputError(f"{config} is of the project in {root}: run dpfl {command} there")
     if not (here / "Snakefile").is_file():
-        raise InputError("no Snakefile here: run dpfl status in the folder of the project")
+        raise InputError(f"no Snakefile here: run dpfl {command} in the folder of the project")
 
 
 @app.command(epilog="Example: dpfl gpu", rich_help_panel=STAGES)

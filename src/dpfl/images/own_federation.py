@@ -221,6 +221,10 @@ def statements(
                 noise = settings.noise_multiplier
             elif settings.private:
                 noise = _least_noise(sampler, cast("float", settings.epsilon), **run)
+                if noise == 0:  # the record is nearly never used, and delta may fail so often
+                    raise ValueError(
+                        f"delta = {settings.delta:g} asks for no noise at all: choose one below 1/{records}"
+                    )
                 note += "; the noise is the least that keeps the epsilon with these batches"
             common = {"records": records, "clip_norm": settings.clip_norm, "noise_multiplier": noise, "note": note}
             found.append(PrivacyStatement.of(Gaussian(), sampler, **common, **run))

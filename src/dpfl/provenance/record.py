@@ -405,4 +405,4 @@ def _commit() -> dict[str, Any]:
         named = os.environ.get(COMMIT, "")
         return {"commit": named if COMMIT_HASH.fullmatch(named) else None, "dirty": None}
     changes = git(tree, "status", "--porcelain", "--", str(here.parent))
-    return {"commit": commit.decode().strip(), "dirty": bool(changes)}
+    return {"commit": commit.decode().strip(), "dirty": changes is None or bool(changes)}  # None: git did not answer

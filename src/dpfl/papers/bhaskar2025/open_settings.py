@@ -367,9 +367,10 @@ def _repeats_note(cells: pd.DataFrame) -> list[str]:
         "Some seeds ran twice with the same settings, as a rule on two kinds of processor; the rules count the run "
         f"that stands in Tables 2 to 4. With the other, they ship {'the same' if same else 'another'} rate and order. "
         f"Median distances that differ: {'; '.join(medians) or 'none'}. The largest difference: "
-        f"{data_name(farthest['dataset'])}, {model_name(farthest['model'])}, {budget_name(farthest['epsilon'])}, ({farthest['local_epochs']}, "
-        f"{farthest['rounds']}), {Candidate(*farthest[_SETTINGS])}: {farthest['repeat_accuracy_pct']:.2f}, not "
-        f"{farthest['accuracy_pct']:.2f}; published {farthest['published_accuracy_pct']:.2f}."
+        f"{data_name(farthest['dataset'])}, {model_name(farthest['model'])}, {budget_name(farthest['epsilon'])}, "
+        f"({farthest['local_epochs']}, {farthest['rounds']}), {Candidate(*farthest[_SETTINGS])}: "
+        f"{farthest['repeat_accuracy_pct']:.2f}, not {farthest['accuracy_pct']:.2f}; published "
+        f"{farthest['published_accuracy_pct']:.2f}."
     ]
 
 

@@ -212,7 +212,8 @@ class Summary:
             alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
         return (
             f"{self.comparable} of {self.printed} published numbers were run: {self._counted()}.{alone} Median "
-            f"difference {self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}{others}"
+            f"difference {self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}"
+            f"{others}"
         )
 
     def outcomes(self) -> str:

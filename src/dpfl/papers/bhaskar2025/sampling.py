@@ -189,8 +189,8 @@ def _cost(group: pd.DataFrame) -> str:
     runs = int(others["runs"].min())
     seeds = "With one seed we cannot tell these changes from 0" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
     return (
-        f"{where}. With this noise, for one record zeroed out, an observer of every step and δ = {shuffled['delta']:g}, "
-        f"{spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on "
+        f"{where}. With this noise, for one record zeroed out, an observer of every step and δ = "
+        f"{shuffled['delta']:g}, {spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on "
         f"average over all splits of 20 epochs into E local epochs and R rounds. {seeds}."
     )
 

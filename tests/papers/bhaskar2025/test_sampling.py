@@ -79,8 +79,8 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
     assert page.notes[0].startswith(
         "MNIST, ScatterNet + linear. The authors' code draws Poisson batches, and its accountant gives the noise for "
         "ε = 2.93. With this noise, for one record zeroed out, an observer of every step and δ = 1e-05, shuffled "
-        "epochs spend an ε of at least 12.77 and at most 28.10; Poisson batches at most 2.642 and balls-in-bins batches "
-        "at most "
+        "epochs spend an ε of at least 12.77 and at most 28.10; Poisson batches at most 2.642 and balls-in-bins "
+        "batches at most "
     )
     assert " Compared with shuffled epochs, accuracy changes by -0.10 ± 0.00 points with Poisson b" in page.notes[0]
     assert page.notes[0].endswith(" and R rounds. 4 seeds; ± is a 95 % interval.")

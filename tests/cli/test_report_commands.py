@@ -87,6 +87,8 @@ def test_pages_of_a_paper_that_the_configuration_lacks_stay_as_they_are(empty_pr
 def test_without_a_name_every_table_of_the_paper_is_made(empty_project, made):
     with pytest.raises(InputError, match="no run table of bhaskar2025 in results/demo: dpfl run"):
         report_commands._render("tables", PAPER, None, Path("config.yaml"))
+    report_commands._render("tables", PAPER, "errata", Path("config.yaml"))  # it needs no run
+    assert made.pop() == (PAPER, "errata", ())
     store(DEMO / "runs" / PAPER / "digits_scatter_linear_k10_seed0.csv.gz")
     pages = report_commands._render("tables", PAPER, None, Path("config.yaml"))
     assert [name for _, name, _ in made] == list(load(PAPER).tables) and len(pages) == len(made) > 4

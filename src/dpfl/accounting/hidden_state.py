@@ -482,8 +482,8 @@ _LEAPS = (16, 8, 4, 2, 1)  # of the search, on the grid of late steps and shares
 _CELLS = 100_000  # most cells of the loss grid
 _SEARCH_CELLS = 15_000  # while searching
 _TAIL_MASS = 1e-14
-_TELLTALE_MU = 1e3
-"""Distance at which one use of the record tells it: its loss, 5e5 and more, is beyond any grid."""
+_LARGEST_GRID_MU = 1e12
+"""Largest distance of two Gaussians, in deviations, whose losses the grid holds."""
 
 
 @dataclass(frozen=True)
@@ -580,13 +580,13 @@ def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cell
 
     `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and what
     their transforms may round counts as infinite loss: inf where that outweighs delta, which the least delta may do
-    from some 10^4 steps on, and where one use of the record tells it (`_TELLTALE_MU`). Formal guarantee: that of
+    from some 10^4 steps on, and beyond `_LARGEST_GRID_MU`. Formal guarantee: that of
     `restart_epsilon`, for this restart. Source: vandijk2023 section 4.2 for C_p; doroshenko2022 for the grid.
     """
     if sample_rate == 1:
         mu = gaussian_dp.compose([math.sqrt(split.late_steps) * split.batch_mu, split.shift_mu])
         return gaussian_dp.epsilon_or_inf(delta, mu)
-    if max(split.batch_mu, split.shift_mu) > _TELLTALE_MU:
+    if max(split.batch_mu, split.shift_mu) > _LARGEST_GRID_MU:
         return math.inf
     batch = privacy_loss.subsampled_tails(privacy_loss.gaussian_tails(split.batch_mu), sample_rate)
     laws = [(batch, split.late_steps)]

@@ -133,7 +133,7 @@ class ShuffledGaussian:
         run = {"clients": self.clients, "rounds": steps, "delta": delta, "dimension": self.dimension}
         upper = shuffling.epsilon(noise_multiplier=noise_multiplier, **run)
         summed = _closed_form(noise_multiplier * math.sqrt(self.clients), 2.0, steps, delta)
-        return Guarantee(upper, summed, "privacy blanket, composed", "closed form of the messages' sum")
+        return Guarantee(upper, _attained(summed), "privacy blanket, composed", "closed form of the messages' sum")
 
     def __str__(self) -> str:
         return f"Gaussian, messages of {self.clients} clients shuffled"
@@ -228,6 +228,11 @@ def _closed_form(noise_multiplier: float, move: float, steps: int, delta: float)
     return gaussian_dp.epsilon_or_inf(delta, move * math.sqrt(steps) / noise_multiplier)
 
 
+def _attained(epsilon: float) -> float:
+    """Return a closed form as a lower bound: 0 where it is inf, which says only that it is beyond floats."""
+    return epsilon if math.isfinite(epsilon) else 0.0
+
+
 def _one_epoch(sampler: ShuffledEpochs, steps: int, neighbouring: Neighbouring) -> bool:
     """Return whether a record changes one step at most: with one record more or fewer, all batches are others."""
     return steps <= sampler.steps_per_epoch and neighbouring is not Neighbouring.ADD_OR_REMOVE
@@ -241,7 +246,7 @@ def _gaussian(
     move = MOVES[neighbouring]
     if isinstance(sampler, FullBatch):
         exact = _closed_form(noise_multiplier, move, steps, delta)
-        return Guarantee(exact, exact, "closed form", "closed form")
+        return Guarantee(exact, _attained(exact), "closed form", "closed form")
     if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps, neighbouring):
         # One step uses the record, which one may be known.
         return Guarantee(_closed_form(noise_multiplier, move, 1, delta), 0.0, "closed form of one step", "nothing")

@@ -38,7 +38,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     # The jobs of this configuration that have been trained: nothing that an earlier configuration left behind.
     jobs = [job.name for job in expansion.expand(resolved) if job.paper == paper]
     runs = tuple(path for path in (expansion.run_table_path(folder, paper, job) for job in jobs) if path.exists())
-    if anew and jobs and not runs:
+    if anew and name is None and jobs and not runs:
         raise InputError(f"no run table of {paper} in {folder}: dpfl run with the same --config first")
     results, made = Results(folder, {paper: runs}), []
     for each in known if name is None else [name]:

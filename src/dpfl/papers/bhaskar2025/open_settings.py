@@ -364,7 +364,7 @@ def _repeats_note(cells: pd.DataFrame) -> list[str]:
     same = all(new == old for new, old in choices) and decide_order(again).order == decide_order(cells).order
     farthest = cells.loc[apart.idxmax()]
     return [
-        "Some seeds ran twice with the same settings, as a rule on two kinds of processor; the rules count the run "
+        "Some seeds ran twice with the same settings; the rules count the run "
         f"that stands in Tables 2 to 4. With the other, they ship {'the same' if same else 'another'} rate and order. "
         f"Median distances that differ: {'; '.join(medians) or 'none'}. The largest difference: "
         f"{data_name(farthest['dataset'])}, {model_name(farthest['model'])}, {budget_name(farthest['epsilon'])}, "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dpfl.errors import InputError
 from dpfl.reporting.display_names import EpsilonVerdict, listed
-from dpfl.reporting.report_page.epsilons import OWN_BOUND, counts, counts_in_words
+from dpfl.reporting.report_page.epsilons import OWN_BOUND, counts
 from dpfl.reporting.rules import Verdict
 
 if TYPE_CHECKING:
@@ -119,6 +119,14 @@ def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
     return reasons
 
 
+def _checked(statements: Sequence[EpsilonStatement]) -> Iterator[str]:
+    """Yield how many epsilons have each verdict; of one that is not good, whether all are of our own studies."""
+    for verdict, count in counts(statements).items():
+        known = [each.of_study for each in statements if each.verdict is verdict]
+        if count:
+            yield f"{count} {verdict}{' in our studies' if all(known) and verdict is not EpsilonVerdict.PROVEN else ''}"
+
+
 def _are(count: int, noun: str) -> str:
     """Return a count with its noun and verb: "1 claim is", "2 claims are"."""
     return f"{count} {noun} is" if count == 1 else f"{count} {noun}s are"
@@ -134,10 +142,7 @@ def _row(view: PaperView) -> str:
         counts.append(f"{count} {style.word}{alone}")
         which = "" if alone else which  # said once
     verdicts = ", ".join(counts) or "none yet"
-    epsilons = counts_in_words(view.statements) or "none"
-    not_proven = [each.of_study for each in view.statements if each.verdict is not EpsilonVerdict.PROVEN]
-    if not_proven and all(not_proven):
-        epsilons = epsilons.replace(f"{EpsilonVerdict.PROVEN}, ", f"{EpsilonVerdict.PROVEN}; in our studies ", 1)
+    epsilons = ", ".join(_checked(view.statements)) or "none"
     if view.statements and view.epsilon_limit:
         epsilons += f" (for {view.epsilon_limit['for']})"
     cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]

@@ -78,7 +78,7 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
     assert page.notes[0].startswith(
         "MNIST, ScatterNet + linear. The authors' code draws Poisson batches, and its accountant gives the noise for "
-        "ε = 2.93. With this noise, for one record zeroed out, an observer of every step and δ = 1e-05, shuffled "
+        "ε = 2.93. With this noise, for one record zeroed out, an observer of every step and δ = 10⁻⁵, shuffled "
         "epochs spend an ε of at least 12.77 and at most 28.10; Poisson batches at most 2.642 and balls-in-bins "
         "batches at most "
     )

@@ -20,6 +20,7 @@ from dpfl.reporting.display_names import (
     listed,
     model_name,
     span,
+    with_greek_symbols,
 )
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
@@ -186,11 +187,11 @@ def _cost(group: pd.DataFrame) -> str:
     spent = f"shuffled epochs spend an ε of at least {at_least(shuffled['epsilon_refuted'])}"
     upper = shuffled["epsilon_proven"]
     spent += f" and at most {at_most(upper)}" if upper < math.inf else "; no upper bound is known"
-    runs = int(others["runs"].min())
+    runs, delta = int(others["runs"].min()), with_greek_symbols(f"δ = {shuffled['delta']:g}")
     seeds = "With one seed we cannot tell these changes from 0" if runs == 1 else f"{runs} seeds; ± is a 95 % interval"
     return (
-        f"{where}. With this noise, for one record zeroed out, an observer of every step and δ = "
-        f"{shuffled['delta']:g}, {spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on "
+        f"{where}. With this noise, for one record zeroed out, an observer of every step and "
+        f"{delta}, {spent}; {proven}. Compared with shuffled epochs, accuracy changes {changes}, on "
         f"average over all splits of 20 epochs into E local epochs and R rounds. {seeds}."
     )
 

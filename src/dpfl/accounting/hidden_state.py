@@ -585,7 +585,7 @@ def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cell
     """
     if sample_rate == 1:
         mu = gaussian_dp.compose([math.sqrt(split.late_steps) * split.batch_mu, split.shift_mu])
-        return gaussian_dp.epsilon_or_inf(delta, mu)
+        return gaussian_dp.epsilon_or_inf(delta, float(mu))
     if max(split.batch_mu, split.shift_mu) > _LARGEST_GRID_MU:
         return math.inf
     batch = privacy_loss.subsampled_tails(privacy_loss.gaussian_tails(split.batch_mu), sample_rate)

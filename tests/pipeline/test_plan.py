@@ -27,6 +27,7 @@ def folder(repository, tmp_path, monkeypatch):
     (tmp_path / "workflow").mkdir()
     (tmp_path / "workflow" / "profiles").symlink_to(repository / "workflow" / "profiles")
     (tmp_path / "config.yaml").write_text("scale: demo\n")
+    (tmp_path / "Snakefile").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

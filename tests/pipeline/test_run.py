@@ -113,7 +113,7 @@ def test_a_run_on_no_core_does_not_begin(tmp_path, monkeypatch, cores):
 def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path, monkeypatch, options, again):
     told = []
     monkeypatch.chdir(tmp_path)
-    for name in ("config.yaml", "workflow"):
+    for name in ("Snakefile", "config.yaml", "workflow"):
         Path(name).symlink_to(repository / name)
     Path("my own.yaml").write_text("seeds: [1]")
     monkeypatch.setattr(run, "run", lambda arguments, again, **_: told.append(again) or 0)
@@ -240,7 +240,7 @@ def test_targets_are_what_is_to_be_made():
 def config(repository, tmp_path, monkeypatch):
     """The demo of two papers, in a folder with the workflow's configuration and profiles."""
     monkeypatch.chdir(tmp_path)
-    for name in ("config.yaml", "workflow"):
+    for name in ("Snakefile", "config.yaml", "workflow"):
         Path(name).symlink_to(repository / name)
     Path("mine.yaml").write_text("papers: [bhaskar2025, lowy2021]\n")
     return configuration.overlaid(Path("config.yaml"), Path("mine.yaml"), "demo")

@@ -50,7 +50,7 @@ def plan(
     from dpfl.pipeline.plan import lines, machines_of
     from dpfl.pipeline.status import noise_made_anew
 
-    _require_here(config or DEFAULT_CONFIG, "plan")
+    _require_project("plan")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     training, units = resolved["training"], cost.table()
     where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"], at_once)
@@ -100,8 +100,7 @@ def run(
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
-    if not Path("Snakefile").is_file():
-        raise InputError("no Snakefile here: run dpfl run in the folder of the project")
+    _require_project("run")
     if dry_run or more:
         raise typer.Exit(_run_anyway(scale, config, profile, dry_run, more or []))
     from dpfl.pipeline.lock import only_run
@@ -237,7 +236,7 @@ def status(
     """Show which stages are done; which jobs run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
-    _require_here(config or DEFAULT_CONFIG, "status")
+    _require_here(config or DEFAULT_CONFIG)
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)  # refuses a scale that does not exist
     source = f"{config} over {DEFAULT_CONFIG}" if config else str(DEFAULT_CONFIG)
     last = configuration.results_folder(resolved) / "config.yaml"
@@ -248,7 +247,7 @@ def status(
         print(line)
 
 
-def _require_here(config: Path, command: str) -> None:
+def _require_here(config: Path) -> None:
     """Raise InputError where this folder is no project, or the configuration that of another: its results are not here.
 
     In a folder without results every finished run would be said not to have begun.
@@ -256,8 +255,13 @@ def _require_here(config: Path, command: str) -> None:
     here, place = Path.cwd(), config.resolve().parent
     root = next((folder for folder in (place, *place.parents) if (folder / "Snakefile").is_file()), None)
     if root is not None and root != here.resolve():
-        raise InputError(f"{config} is of the project in {root}: run dpfl {command} there")
-    if not (here / "Snakefile").is_file():
+        raise InputError(f"{config} is of the project in {root}: run dpfl status there")
+    _require_project("status")
+
+
+def _require_project(command: str) -> None:
+    """Raise InputError where this folder is no project."""
+    if not Path("Snakefile").is_file():
         raise InputError(f"no Snakefile here: run dpfl {command} in the folder of the project")
 
 

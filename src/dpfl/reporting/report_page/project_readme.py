@@ -136,12 +136,12 @@ def _row(view: PaperView) -> str:
     """Return the table's row of a paper."""
     paper = view.paper
     printed = Counter(claim.verdict.word for claim in view.claims if claim.judged_by and not claim.our_question)
-    counts, which = [], " by its own tables"
+    tally, which = [], " by its own tables"
     for style, count in view.tally:
         alone = f" ({printed[style.word]}{which})" if printed[style.word] else ""
-        counts.append(f"{count} {style.word}{alone}")
+        tally.append(f"{count} {style.word}{alone}")
         which = "" if alone else which  # said once
-    verdicts = ", ".join(counts) or "none yet"
+    verdicts = ", ".join(tally) or "none yet"
     epsilons = ", ".join(_checked(view.statements)) or "none"
     if view.statements and view.epsilon_limit:
         epsilons += f" (for {view.epsilon_limit['for']})"

@@ -74,6 +74,12 @@ def with_outputs(app, name, source):
         source[0] = source[0].replace("{code-cell} ", "")
 
 
+def with_files(app, name, source):
+    """Link Markdown outside docs/ by MyST's scheme `path:`; it takes such a link for a page of the site."""
+    if "/" not in name:
+        source[0] = re.sub(r"\]\((\.\./[\w/]+\.md)\)", r"](path:\1)", source[0])
+
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -87,6 +93,7 @@ def with_findings(app, name, source):
 def setup(app):
     """Connect what Sphinx calls."""
     app.connect("source-read", with_outputs)
+    app.connect("source-read", with_files)
     app.connect("source-read", with_findings)
     app.connect("autodoc-process-docstring", as_restructured_text)
     app.connect("builder-inited", reference, priority=100)  # before autosummary reads the pages

@@ -105,6 +105,8 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
             "audit with --signature first",
         ),
         (["audit", "--where", "seed=3", "results/demo"], "--rerun-cell"),
+        (["audit", "--where", "", "results/demo"], "--rerun-cell"),
+        (["audit", "--files-only", "--rerun-cell", "", "results/demo"], "--rerun-cell"),
         (["plan", "--scale", "tiny"], "scale"),
         (["run", "--scale", ""], "scale"),
         (["audit", "results/nowhere"], "no record"),

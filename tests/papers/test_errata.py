@@ -133,7 +133,7 @@ def test_the_print_of_vandijk2023_that_equals_something(rows):
 def test_each_kind_is_shown_under_its_own_heading(paper, rows):
     page = errata_page(rows)
     assert len(page.body) == len(rows) and not page.body.map(lambda cell: "|" in cell).any(axis=None)
-    text = markdown(page, "title")
+    text = markdown(page, "title", "caption")
     headings = [heading for heading, _ in page.sections()]
     assert len(set(headings)) == len(headings) == rows["kind"].nunique()
     assert all(f"*{heading}*" in text for heading in headings)

@@ -60,7 +60,7 @@ def test_a_reader_sees_headings_and_no_number_where_there_is_none(paper):
     page = errata_page(errata(paper))
     assert [heading for heading, _ in page.sections()] == [HEADINGS[kind] for kind in ("wrong", "loose", "unstated")]
     assert page.body["Independent value"].tolist() == ["4 ± 2.5 at 95 % (route)", "1 (route)", "2 (route)", ""]
-    assert page.body["Published form gives"].iloc[-1] == "" and HEADINGS[ErratumKind.LOOSE] in html_page(page, "title")
+    assert page.body["Published gives"].iloc[-1] == "" and HEADINGS[ErratumKind.LOOSE] in html_page(page, "title")
 
 
 def test_a_kind_that_does_not_exist_is_refused(paper):

@@ -186,7 +186,7 @@ def test_experiments_that_all_fail_by_their_own_test_refute_what_is_said_of_them
     spread = np.array([-1.0, 1.0] * 5)
     near = [from_values(f"near {index}", -0.8 + spread) for index in range(4)]  # p = 0.04 of failing, each
     said = judge(ClaimEvidence(near), rule)
-    assert said.verdict is Verdict.REFUTED and said.reason == "All 4 cases contradict it."
+    assert said.verdict is Verdict.REFUTED and said.reason == "All 4 cases, each tested alone, contradict it."
     assert said.counts.fail == 0  # none does once all four are considered together
     assert judge(ClaimEvidence(near, missing=1), rule).verdict is Verdict.UNDECIDED
     assert judge(ClaimEvidence([*near, from_values("plain", 0.1 + spread)]), rule).verdict is Verdict.UNDECIDED

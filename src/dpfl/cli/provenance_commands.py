@@ -25,10 +25,10 @@ _UNUSABLE = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
 RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
-RerunCell = Annotated[str, typer.Option("--rerun-cell", metavar="PAPER/JOB", help="train the runs of a job again")]
+RerunCell = Annotated[str | None, typer.Option("--rerun-cell", metavar="PAPER/JOB", help="train the runs of a job again")]
 Signature = Annotated[Path | None, typer.Option("--signature", help="a release's statement, next to its .sig")]
 Signers = Annotated[Path | None, typer.Option("--signers", help="the keys you trust (ssh-keygen, ALLOWED SIGNERS)")]
-RerunWhere = Annotated[str, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]
+RerunWhere = Annotated[str | None, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]
 
 
 @app.command(
@@ -69,8 +69,8 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="draw no picture again, and leave out what took long")] = False,
     rerun: Reruns = 0,
     seed: RerunSeed = None,
-    rerun_cell: RerunCell = "",
-    where: RerunWhere = "",
+    rerun_cell: RerunCell = None,
+    where: RerunWhere = None,
     seal: Annotated[bool, typer.Option("--seal", help="write manifest.json where nothing is found")] = False,
     signature: Signature = None,
     signers: Signers = None,
@@ -130,8 +130,8 @@ def _require_effect(
     quick: bool,
     rerun: int,
     seed: int | None,
-    cell: str,
-    where: str,
+    cell: str | None,
+    where: str | None,
     seal: bool,
     signature: Path | None,
     signers: Path | None,
@@ -140,9 +140,9 @@ def _require_effect(
     faults = {
         "--files-only recomputes nothing: leave it out, or leave out --quick": files_only and quick,
         "--files-only recomputes nothing: leave it out, or leave out --rerun": files_only and rerun,
-        "--files-only recomputes nothing: leave it out, or leave out --rerun-cell": files_only and cell,
+        "--files-only recomputes nothing: leave it out, or leave out --rerun-cell": files_only and cell is not None,
         "--seed needs --rerun: the number of runs to draw": seed is not None and not rerun,
-        "--where needs --rerun-cell: the job whose runs are meant": where and not cell,
+        "--where needs --rerun-cell: the job whose runs are meant": where is not None and cell is None,
         "--signature needs --signers: the keys that you trust": signature and not signers,
         "--seal replaces the manifest that was signed: audit with --signature first": seal and signature,
         "--signers needs --signature: the statement that they signed": signers and not signature,
@@ -182,14 +182,14 @@ def _seal(folder: Path) -> None:
         print(f"dpfl: {len(names)} records were added, changed or removed since the last time: {some}", file=sys.stderr)
 
 
-def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | None:
+def _choice(count: int, seed: int | None, cell: str | None, where: str | None) -> Choice | None:
     """Return which runs are to be trained again, None if none are."""
-    if not (count or cell):
+    if not count and cell is None:
         return None
     from dpfl.provenance.audit.rerun import Choice
     from dpfl.provenance.trace import conditions
 
-    return Choice(count, seed, cell, conditions(where) if where else {})
+    return Choice(count, seed, cell, {} if where is None else conditions(where))
 
 
 @app.command(cls=StageCommand, epilog="Example: dpfl crate results/demo", rich_help_panel=CHECKING)

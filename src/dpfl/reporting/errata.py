@@ -137,10 +137,10 @@ def errata_page(data: pd.DataFrame) -> TableLayout:
         {
             "No.": data["number"].map(str),
             "Published": data["printed_form"],
-            "Corrected or tighter": data["corrected_form"],
+            "Corrected, tighter or other form": data["corrected_form"],
             "Case": data["case"],
-            "Published form gives": data["printed"].map(_digits),
-            "Corrected form gives": data["corrected"].map(_digits),
+            "Published gives": data["printed"].map(_digits),
+            "Other form gives": data["corrected"].map(_digits),
             "Independent value": independent.where(data["independent"].notna(), ""),
         }
     )

@@ -339,8 +339,10 @@ class Counts:
         return " ".join([f"{self._outcome(words)}{self._others(margin)}.", *more])
 
     def all_fail(self, words: Words) -> str:
-        """Say that every judged case contradicts the claim: "Both cases contradict it."."""
-        return f"{self.all_judged().capitalize()} {words.contradict(self.judged)}."
+        """Say that every judged case contradicts the claim, and whether it takes all p-values together to say so: "Both
+        cases contradict it."."""
+        alone = ", each tested alone," if self.fail < self.judged else ""
+        return f"{self.all_judged().capitalize()}{alone} {words.contradict(self.judged)}."
 
     def none_shows(self, margin: str, words: Words) -> str:
         """Say that no case shows a claim that needs one, and what the cases are; none can contradict such a claim."""
@@ -613,7 +615,7 @@ def _in_experiments(tests: _Tests, _statuses: list[Status], counts: Counts) -> D
     if not counts.missing and bool((tests.fails < ALPHA).all()):
         return Verdict.REFUTED, counts.all_fail(tests.rule.words), (tests.fails, False)
     if 2 * counts.hold > counts.total and not counts.fail:
-        return Verdict.AS_STATED, said if counts.hold == counts.total else f"{said} Most are enough.", weakest
+        return Verdict.AS_STATED, said if counts.hold == counts.total else f"{said} More than half are enough.", weakest
     if counts.hold and counts.fail:
         return Verdict.WEAKER, said, worst
     return Verdict.UNDECIDED, said, worst if counts.fail else weakest

@@ -142,7 +142,7 @@ def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SU
         absent = "no run of this table in this configuration" if data.empty else "too few runs for a row of this table"
         page = TableLayout(_nothing(absent), page.notes)
     texts = {
-        ".md": markdown(page, title),
+        ".md": markdown(page, title, with_greek_symbols(load(paper).tables[name]["caption"])),
         ".tex": latex(page, title, f"{paper}_{name}"),
         ".html": html_page(page, title),
         ".rst": display_names.text("tables", paper, name, csv),
@@ -175,14 +175,14 @@ def _nothing(reason: str) -> pd.DataFrame:
     return pd.DataFrame({"not run": [reason]})
 
 
-def markdown(page: TableLayout, title: str) -> str:
-    """Return the table as Markdown: title, table, notes."""
+def markdown(page: TableLayout, title: str, caption: str) -> str:
+    """Return the table as Markdown: title, caption, table, notes."""
     notes = "".join(f"- {note}\n" for note in page.notes)
     tables = "".join(
         f"{heading and f'*{heading}*'}\n\n{rows.to_markdown(index=False, disable_numparse=True)}\n\n".lstrip("\n")
         for heading, rows in page.sections()
     )
-    return f"**{title}**\n\n{tables}{notes}"
+    return f"**{title}**\n\n{caption}\n\n{tables}{notes}"
 
 
 def latex(page: TableLayout, title: str, label: str) -> str:

@@ -105,7 +105,7 @@ def test_one_lower_bound_is_one_number_wherever_it_stands(as_runs, rows_of_runs)
 
 def test_one_seed_has_no_interval_and_stand_ins_are_named(as_runs, rows_of_runs, as_stand_in):
     page = TABLES["sampling"].page(sampling_cells(as_runs(*map(as_stand_in, three(rows_of_runs, [0])))))
-    assert not page.body["Over shuffled"].str.contains("±").any() and "A note." in page.notes
+    assert not page.body["Minus shuffled, points"].str.contains("±").any() and "A note." in page.notes
     assert page.headings[0].startswith("Digits (stand-in for MNIST)")
 
 

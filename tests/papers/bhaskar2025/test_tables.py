@@ -432,6 +432,9 @@ def test_a_cell_whose_run_collapsed_says_why_it_is_far_and_what_other_runs_give(
     assert [note for note in notes if "published 9" in note] == [f"Far from the published value: {why}"]
     own.loc[own["local_epochs"] == 10, "accuracy_pct"] = 50.0  # far, but no run collapsed: nothing is known of why
     assert row(distance_summary(as_runs(own, others)), "mnist", "cnn_relu")["why_largest"] == ""
+    again = rows_of_runs(f"{query} and local_epochs == 10", [0], study="readings").assign(accuracy_pct=96.0)
+    unsteady = row(distance_summary(as_runs(own, again)), "mnist", "cnn_relu")["why_largest"]
+    assert unsteady.endswith("ours 50.00. With the same settings and seed a repeat ended 46.00 points from our run.")
 
 
 def test_stand_ins_and_no_runs(as_runs, rows_of_runs, as_stand_in, tmp_path):
@@ -569,7 +572,14 @@ def test_a_page_counts_cells_by_runs_and_by_side(as_runs, rows_of_runs):
     assert "53 of 72 cells were not run" in notes
 
 
-@pytest.mark.parametrize("form", [markdown, html_page, lambda page, title: latex(page, title, "label")])
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda page, title: markdown(page, title, "caption"),
+        html_page,
+        lambda page, title: latex(page, title, "label"),
+    ],
+)
 def test_every_format_carries_the_marks(as_runs, rows_of_runs, form):
     runs = rows_of_runs("table == 5 and dataset == 'cifar10'", range(3), offset_pct=5, noise_pct=0.5)
     assert "*" in form(page_of("table_5", as_runs(runs)), "title")

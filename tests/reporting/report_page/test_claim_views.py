@@ -150,9 +150,11 @@ def test_what_the_deciding_case_is_hangs_on_the_verdict(made, changed):
         "Deciding case", "Deciding case", "Counterexample", "Least certain case", "Deciding case"
     ]  # fmt: skip
     missed = changed("claims/asoodeh2020.csv", lambda table: table.assign(estimate=table["target"] - 100.0))
-    assert claim_views(missed, "asoodeh2020")[3].decides == "Strongest case against it"
+    assert [view.decides for view in claim_views(missed, "asoodeh2020")] == [
+        "Strongest case against it", "Deciding case", "Counterexample", "Strongest case against it", "Deciding case"
+    ]  # fmt: skip
     asked = changed("claims/asoodeh2020.csv", lambda table: table.assign(our_question=True))
-    assert {view.decides for view in claim_views(asked, "asoodeh2020")} == {"Deciding case"}
+    assert claim_views(asked, "asoodeh2020")[2].decides == "Deciding case"
     exists = changed("claims/asoodeh2020.csv", lambda table: table.assign(scope="exists"))
     assert claim_views(exists, "asoodeh2020")[3].decides == "Deciding case"
 

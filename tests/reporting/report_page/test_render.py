@@ -155,9 +155,9 @@ def test_the_same_results_give_the_same_bytes_and_few_of_them(copied):
 def test_the_short_form_is_one_table_a_paper_and_keeps_a_strangers_text_in_its_cell(page):
     lines = markdown(page).splitlines()
     [row] = [line for line in lines if line.startswith("| \\<script\\>") and "asoodeh2020" in line]
-    assert len(re.findall(r"(?<!\\)\|", row)) == 5 and "✓ as stated" in row
+    assert len(re.findall(r"(?<!\\)\|", row)) == 6 and "| all | ✓ as stated |" in row
     assert "[figure 2](figures/asoodeh2020_figure_2.png)" in row
-    assert sum(line == "| claim | verdict | reason and deciding case | figures and tables |" for line in lines) == 2
+    assert sum(line == "| claim | rule | verdict | reason and deciding case | figures and tables |" for line in lines) == 2
 
 
 def test_each_paper_has_one_line_with_its_verdicts(page):

@@ -44,7 +44,7 @@ MODELS = ("cnn_relu", "cnn_tanh")
 
 
 class Candidate(NamedTuple):
-    """Settings of the pixel CNNs that the code does not state."""
+    """Settings of the pixel CNNs on which the text and the authors' programs differ."""
 
     learning_rate: float
     momentum: float
@@ -338,7 +338,7 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
         "Numbers: mean accuracy less the published value in points, a number a split; a range where runs lie more than "
         f"{BIMODAL_PCT:g} points apart. In brackets: not explained, "
         f"further than the tolerance (points: {tolerances}) and than the half-width of the 95 % prediction interval of "
-        "a mean of ten runs from our seeds. With privacy the order of plain batches changes nothing."
+        "a mean of ten runs from our seeds. A column is explained if more than half of its cells are. With privacy the order of plain batches changes nothing."
     )
     if stand_ins := sorted(set(cells.loc[cells["stand_in"], "ran_on"])):
         notes.append(f"Stand-in data ({', '.join(stand_ins)}) count for nothing.")
@@ -386,9 +386,10 @@ def rate_verdict(dataset: str, decision: RateDecision) -> str:
         )
     best, columns = decision.best, decision.explained[decision.best]
     names = ", ".join(f"{model_name(model)} {budget_name(epsilon)}" for model, epsilon in columns) or "none"
+    other = "" if best == PAPER else f" ({PAPER}: {decision.medians_pct[PAPER]:.2f})"
     text = (
-        f"{name}: {best} has the smallest median distance, {decision.medians_pct[best]:.2f} points ({PAPER}: "
-        f"{decision.medians_pct[PAPER]:.2f}), and explains {len(columns)} of 4 columns ({names})."
+        f"{name}: {best} has the smallest median distance, {decision.medians_pct[best]:.2f} points{other}, and explains "
+        f"{len(columns)} of 4 columns ({names})."
     )
     return f"{text} {_choice(decision)} {_unexplained(decision)}"
 
@@ -414,8 +415,8 @@ def _unexplained(decision: RateDecision) -> str:
     if missed:
         return f"No candidate explains {', '.join(missed)}."
     if any(len(columns) == len(decision.columns) for columns in decision.explained.values()):
-        return "Some candidate explains all columns."
-    return "Some candidate explains each column, and none explains all."
+        return "At least one candidate explains all four columns."
+    return "No candidate explains all four columns, but each column is explained by one."
 
 
 def order_verdict(decision: OrderDecision) -> str:

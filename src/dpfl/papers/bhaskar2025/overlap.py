@@ -155,10 +155,10 @@ def overlap_page(data: pd.DataFrame) -> TableLayout:
             "ε published": data["epsilon"].map("{:g}".format),
             "ε of a client (Claim 1)": [at_most(value, places=2) for value in data["epsilon_client"]],
             "Records with no client": _percent(data["share_none"]),
-            "with two or more": _percent(data["share_several"]),
+            "with two clients or more": _percent(data["share_several"]),
             "ε of a record, mean of all records": [at_most(value, places=2) for value in data["epsilon_mean"]],
-            "of the upper quarter, from": _with_number(data, "quarter"),
-            "of the record with the most": _with_number(data, "most"),
+            "ε of a record, upper quartile (clients)": _with_number(data, "quarter"),
+            "ε of the record with the most clients (their number)": _with_number(data, "most"),
             "Records above the published ε": _percent(data["share_above"]),
         }
     )
@@ -194,8 +194,8 @@ def record_notes(cells: pd.DataFrame) -> list[str]:
         quarter = ", ".join(f"{law.quarter} of {each}" for each, law in laws.items())
         notes.append(
             f"{data_name(str(dataset))}: each client draws a tenth of the records. Records with two clients or more: "
-            f"{several}. A quarter of the records are with at least {quarter}. A record with exactly so many spends an "
-            f"ε of at most {', '.join(spend)} for one client."
+            f"{several}. A quarter of the records are with at least {quarter} clients. A record with just this number "
+            f"spends an ε of at most {', '.join(spend)} for one client."
         )
     return notes
 

@@ -121,7 +121,7 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
             "Batches": cells["sampling"].map(SAMPLERS),
             "Seeds": cells["runs"].map(str),
             "Accuracy": _with_interval(cells["accuracy_pct"], cells["interval_pct"], "{:.2f}"),
-            "Over shuffled": [
+            "Minus shuffled, points": [
                 "–" if row.sampling == Sampling.SHUFFLED.value else text
                 for row, text in zip(
                     cells.itertuples(),

@@ -282,22 +282,27 @@ def _repeats(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def why_far(cell: Any) -> str:
-    """Return why a cell of `measured_cells` is far from the published value, in sentences, if a run collapsed; else "".
+    """Return why a cell of `measured_cells` is far from the published value, in sentences, if a run collapsed or the
+    repeat of a seed ended far from its run; else "".
 
     A run collapsed if it diverged or is at chance. The ends of the cell's runs in the studies are named if they lie
     more than `BIMODAL_PCT` points apart.
     """
     collapsed = cell.diverged + cell.at_chance
-    if not collapsed or not abs(cell.difference_pct) > BIMODAL_PCT:
+    unsteady = cell.repeats_apart_pct > BIMODAL_PCT
+    if not (collapsed or unsteady) or not abs(cell.difference_pct) > BIMODAL_PCT:
         return ""
     whose = "Our only run" if cell.runs == 1 else f"{collapsed} of our {cell.runs} runs"
     ways = {"diverged": cell.diverged, f"ended at chance (below {CHANCE_PCT:g} %)": cell.at_chance}
     text = (
         f"{data_name(cell.dataset)}, {model_name(cell.model)}, {budget_name(cell.epsilon)}, "
         f"(E, R) = ({cell.local_epochs}, {cell.rounds}), {cell.clients} clients: "
-        f"published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}. "
-        f"{whose} {' or '.join(way for way, count in ways.items() if count)}."
+        f"published {cell.published_accuracy_pct:.2f}, ours {_value(cell)}."
     )
+    if collapsed:
+        text += f" {whose} {' or '.join(way for way, count in ways.items() if count)}."
+    if unsteady:
+        text += f" With the same settings and seed a repeat ended {cell.repeats_apart_pct:.2f} points from our run."
     if cell.variant_runs and cell.variant_most_pct - cell.variant_least_pct > BIMODAL_PCT:
         text += (
             f" {cell.variant_runs} runs of this cell with other settings end between "
@@ -845,11 +850,13 @@ def _last_column_notes(cells: pd.DataFrame) -> list[str]:
     compared = cells[cells["difference_pct"].notna() & ~is_bimodal(cells)]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
-        apart = int(is_bimodal(cells).sum())
+        judged = compared["prediction"].isin([REPRODUCED, NOT_REPRODUCED, UNDECIDED])
+        others = {"beside a range": int(is_bimodal(cells).sum()), "with one run": int((~judged).sum())}
         notes.append(
             f"{len(compared)} rows have a difference. Ours is more than a point above the published value in {better} "
             f"and more than a point below in {worse}. Published values: {_sides(compared['prediction'])}"
-            + (f", {apart} beside a range." if apart else ".")
+            + "".join(f", {count} {where}" for where, count in others.items() if count)
+            + "."
         )
     if cells["stand_in"].any():
         notes.append("Do not compare stand-in data with the published values.")

@@ -37,7 +37,10 @@ _FORM = (
     "Noise of Theorem 2.1: in the form of the authors' scripts, with K/n inside the logarithm, which is 6 to 8 % less "
     "than the theorem's."
 )
-_SPENT = "ε spent: at most, by composing the privacy profile of the mechanism with exactly this noise."
+_SPENT = (
+    "ε spent: at most, by composing the privacy profile of the mechanism with exactly this noise, at δ = 1/n² for a "
+    "client's n training records; one record is replaced, and the attacker sees every message of a client."
+)
 
 
 def _differences_page(data: pd.DataFrame) -> TableLayout:

@@ -144,6 +144,8 @@ def noise_page(rows: pd.DataFrame) -> TableLayout:
     notes = [
         "Noise multiplier: standard deviation over the norm bound of one record's share of a message, sigma K / L."
     ]
+    deltas = " or ".join(f"{delta:g}" for delta in sorted(set(rows["delta"]), reverse=True))
+    notes += [f"ε at δ = {deltas}; one record is replaced, and the attacker sees every message of a client."]
     notes += ["Full batches, or each record once: both accountings are exact for the mechanism that runs."]
     return TableLayout(pd.DataFrame(body), notes)
 

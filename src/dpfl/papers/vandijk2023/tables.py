@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from dpfl.reporting.results import Results
 
 
+_NETWORKS = (
+    "Networks, with the time of one round as unit: late d: every message takes d. Reordered d: it takes d on average, so "
+    "messages overtake each other. Dropped, lost: this share in % of the broadcasts, of the updates, never arrives. "
+    "Spread s: the fastest client is s times as fast as the slowest. Window w: the server steps once in w. Asked p: the "
+    "server asks p % of the clients. Near: a client whose model is more than 5 from the last one received waits."
+)
+
+
 def attacks_data(results: Results) -> pd.DataFrame:
     """Return one row per attacked run, as every paper's table of canaries, with its network, preparation, batch and
     steps."""
@@ -28,7 +36,7 @@ def attacks_page(data: pd.DataFrame) -> TableLayout:
     names = data["scenario"].where(data["preparation"] == "none", data["scenario"] + ", " + data["preparation"])
     body = layout.body.drop(columns=["what is clipped", "noise"])
     body.insert(1, "network", names.str.replace("_", " "))
-    return TableLayout(body, layout.notes)
+    return TableLayout(body, [_NETWORKS, *layout.notes])
 
 
 TABLES = {

@@ -152,7 +152,7 @@ class Choice:
 
     count: int = 0
     seed: int | None = None
-    cell: str = ""
+    cell: str | None = None
     where: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -45,7 +45,7 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     root = folder.absolute().parents[1]
     config = configuration_of(folder)
     jobs = expansion.expand(config)
-    if rerun and rerun.cell:
+    if rerun and rerun.cell is not None:
         _require_job(rerun.cell, jobs)  # before the work of minutes
     statements = check_runs(report, root, folder.name, jobs, all_seeds=config["seeds"] is not None)
     records = readable_records(folder).values()

@@ -124,12 +124,14 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Place:
-    """A table or figure with a claim's evidence; `is_there`: it is finished, so that the page shows it."""
+    """A table or figure with a claim's evidence; `is_there`: it is finished, so that the page shows it; `has_card`: it
+    has a privacy card."""
 
     kind: str
     name: str
     title: str
     is_there: bool
+    has_card: bool
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class ClaimView:
     `in_short` is the `reason` in one or two sentences. `deciding` is the case that decides, with its numbers; `cases`
     has all of them, and `drawn` is their picture, None if a picture would show nothing. `of` is the key of the claim
     that this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what
-    judges it in place of our runs, "" for our runs. `figure` is the name of the paper's figure that shows it, ""
+    judges it in place of our runs, "" for our runs. `needs` is its rule in a word: "all", "one" or "most" cases. `figure` is the name of the paper's figure that shows it, ""
     without one. `runs` is how many runs the deciding case has, 0 if it is computed. `our_question`: it is a question of
     ours, not a claim.
     """
@@ -157,6 +159,7 @@ class ClaimView:
     deciding: str
     decides: str
     runs: int
+    needs: str
     rule: str
     settled_by: str
     because: str
@@ -231,6 +234,7 @@ def _view(
         deciding=deciding_case(row, _claimed(row, cases)),
         decides=_decides(row),
         runs=int(row["n"]),
+        needs=_NEEDS[row["scope"]],
         rule=f"{_SCOPES[row['scope']]} {_KINDS[row['kind']]}{_margin(row)}",
         settled_by=with_greek_symbols(row["settled_by"]),
         because=with_greek_symbols(row["because"]),
@@ -254,6 +258,7 @@ _SCOPES = {
     str(Scope.IN_EXPERIMENTS): "The claim is about the experiments together, so most cases decide.",
 }
 """Scopes of claims in words."""
+_NEEDS = {str(Scope.FOR_ALL): "all", str(Scope.EXISTS): "one", str(Scope.IN_EXPERIMENTS): "most"}
 _WITHIN = "In each case the number must be within the margin of its target."
 _KINDS = {
     str(ClaimKind.DIFFERENCE): "In each case the number must be above its target.",
@@ -283,17 +288,18 @@ def why_undecided(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
 
 
 def _decides(row: Mapping[str, Any]) -> str:
-    """Return what the deciding case of a claim is: the counterexample, the strongest case against it, or, if its number
-    is on the side of the claim, the least certain one."""
-    if row["our_question"]:
-        return "Deciding case"
-    if row["verdict"] == str(Verdict.REFUTED):
-        return "Counterexample"
-    if row["verdict"] != str(Verdict.UNDECIDED) or row["scope"] == str(Scope.EXISTS):
+    """Return what the deciding case of a claim is: the counterexample; of an open claim the least certain case, if its
+    number is on the side of the claim; else, where it does not decide, the strongest case against the claim."""
+    verdict = Verdict(row["verdict"])
+    if verdict is Verdict.REFUTED:
+        return "Deciding case" if row["our_question"] else "Counterexample"
+    if verdict not in (Verdict.UNDECIDED, Verdict.AS_STATED) or row["scope"] == str(Scope.EXISTS):
         return "Deciding case"
     rule = Rule(Scope(row["scope"]), ClaimKind(row["kind"]), row["margin"])
     low, high = region(Case(row["case"], row["estimate"], target=row["target"]), rule)
-    return "Least certain case" if low <= row["estimate"] <= high else "Strongest case against it"
+    if not low <= row["estimate"] <= high:
+        return "Strongest case against it"
+    return "Least certain case" if verdict is Verdict.UNDECIDED else "Deciding case"
 
 
 def _words(row: Mapping[str, Any]) -> Words:
@@ -485,8 +491,9 @@ def _place(folder: Path, paper: str, place: str) -> Place | None:
     known = getattr(load(paper), part)
     if name not in known:  # verdicts of an earlier version
         return None
-    is_there = page_path(folder, part, paper, name).is_file()
-    return Place(part.removesuffix("s"), name, with_greek_symbols(known[name]["title"]), is_there)
+    path = page_path(folder, part, paper, name)
+    is_there, has_card = path.is_file(), path.with_suffix(".privacy.md").is_file()
+    return Place(part.removesuffix("s"), name, with_greek_symbols(known[name]["title"]), is_there, has_card)
 
 
 def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:

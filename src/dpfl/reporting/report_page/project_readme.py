@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpfl.errors import InputError
@@ -20,8 +20,8 @@ SCALE = "paper"
 """The scale whose results README.md shows."""
 _BEGIN, _END = "<!-- results: written by make pages SCALE=paper -->\n", "<!-- end of results -->\n"
 _HEAD = (
-    "| paper | verdicts on its claims | epsilons checked |",
-    "|---|---|---|",
+    "| paper | verdicts on its claims | claimed epsilons | epsilons with our noise |",
+    "|---|---|---|---|",
 )
 
 
@@ -50,13 +50,14 @@ def _sentences(page: Page) -> list[str]:
     twice = sum(bool(claim.judged_by) for claim in claims)
     which = f" ({twice} count twice)" if twice else ""
     by_runs = sum(bool(claim.runs) for claim in known[Verdict.AS_STATED])
-    how = f", {by_runs} of them by runs" if by_runs else ""
-    in_part = f", {len(known[Verdict.WEAKER])} in part" if known[Verdict.WEAKER] else ""
+    how = f" ({by_runs} by runs)" if by_runs else ""
+    in_part = f", {len(known[Verdict.WEAKER])} more in part" if known[Verdict.WEAKER] else ""
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims{which} hold as stated{how}{in_part}"
     close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
     parts = [holds, *([close] if numbers.comparable else []), *_proven(page)]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
-    of_studies = _in_our_studies(each for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
+    own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
+    of_studies = f" ({own} in our studies)" if own else ""
     link = f"[refuted]({page.folder}/README.md)"
     fails = [
         f"{_are(len(refuted), 'claim')} {link}{_such_as(page)}" if refuted else "",
@@ -79,14 +80,10 @@ def _proven(page: Page) -> list[str]:
     targets = sum(each.verdict is EpsilonVerdict.PROVEN for each in page.statements) - proven
     if not claimed:
         return [f"{targets} of {len(page.statements)} epsilons are proven"] if page.statements else []
+    own = sum(each.of_study for each in claimed)
+    of_these = f" ({own} of the {len(claimed)} are of our studies)" if own else ""
     also = f", as are {targets} for which we set the noise" if targets else ""
-    return [f"{proven} of {len(claimed)} claimed epsilons{_in_our_studies(claimed)} are proven{also}"]
-
-
-def _in_our_studies(statements: Iterable[EpsilonStatement]) -> str:
-    """Return how many of them are of our own studies, in brackets after a blank; "" if none is."""
-    own = sum(each.of_study for each in statements)
-    return f" ({own} in our studies)" if own else ""
+    return [f"{proven} of {len(claimed)} claimed epsilons are proven{of_these}{also}"]
 
 
 def _such_as(page: Page) -> str:
@@ -119,12 +116,14 @@ def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
     return reasons
 
 
-def _checked(statements: Sequence[EpsilonStatement]) -> Iterator[str]:
-    """Yield how many epsilons have each verdict; of one that is not good, whether all are of our own studies."""
+def _checked(statements: Sequence[EpsilonStatement]) -> str:
+    """Return how many epsilons have each verdict; of one that is not good, whether all are of our own studies."""
+    said = []
     for verdict, count in counts(statements).items():
-        known = [each.of_study for each in statements if each.verdict is verdict]
-        if count:
-            yield f"{count} {verdict}{' in our studies' if all(known) and verdict is not EpsilonVerdict.PROVEN else ''}"
+        ours = all(each.of_study for each in statements if each.verdict is verdict)
+        where = " in our studies" if ours and verdict is not EpsilonVerdict.PROVEN else ""
+        said += [f"{count} {verdict}{where}"] if count else []
+    return ", ".join(said) or "none"
 
 
 def _are(count: int, noun: str) -> str:
@@ -142,8 +141,10 @@ def _row(view: PaperView) -> str:
         tally.append(f"{count} {style.word}{alone}")
         which = "" if alone else which  # said once
     verdicts = ", ".join(tally) or "none yet"
-    epsilons = ", ".join(_checked(view.statements)) or "none"
-    if view.statements and view.epsilon_limit:
-        epsilons += f" (for {view.epsilon_limit['for']})"
-    cells = [f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})", verdicts, epsilons]
+    limit = f" (all for {view.epsilon_limit['for']})" if view.epsilon_limit else ""
+    claimed = [each for each in view.statements if each.stated_by != OWN_BOUND]
+    ours = [each for each in view.statements if each.stated_by == OWN_BOUND]
+    epsilons = [_checked(claimed) + (limit if claimed and not ours else ""), _checked(ours) + (limit if ours else "")]
+    title = f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})"
+    cells = [title, verdicts, *epsilons]
     return f"| {' | '.join(cells)} |"

@@ -14,7 +14,8 @@ def page():
 
 def test_markdown_keeps_text_as_it_is(page):
     text = markdown(page, "Title", "What it shows.")
-    assert text.startswith("**Title**\n\nWhat it shows.\n\n|") and "97.5 ± 0.1 <b> & 100 %" in text and "- 50 % of #1" in text
+    assert text.startswith("**Title**\n\nWhat it shows.\n\n|")
+    assert "97.5 ± 0.1 <b> & 100 %" in text and "- 50 % of #1" in text
 
 
 def test_latex_escapes_what_latex_would_read_as_commands(page):

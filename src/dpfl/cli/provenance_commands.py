@@ -25,7 +25,9 @@ _UNUSABLE = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
 RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
-RerunCell = Annotated[str | None, typer.Option("--rerun-cell", metavar="PAPER/JOB", help="train the runs of a job again")]
+RerunCell = Annotated[
+    str | None, typer.Option("--rerun-cell", metavar="PAPER/JOB", help="train the runs of a job again")
+]
 Signature = Annotated[Path | None, typer.Option("--signature", help="a release's statement, next to its .sig")]
 Signers = Annotated[Path | None, typer.Option("--signers", help="the keys you trust (ssh-keygen, ALLOWED SIGNERS)")]
 RerunWhere = Annotated[str | None, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]

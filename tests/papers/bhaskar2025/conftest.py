@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers.bhaskar2025.tables import published_cells
+from dpfl.papers.bhaskar2025.cells import published_cells
 
 READING = {
     "network": "authors", "pixels": "authors", "feature_norm": "learnt", "client_records": "independent",

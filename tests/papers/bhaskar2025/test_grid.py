@@ -10,10 +10,10 @@ from dpfl.catalog import load
 from dpfl.grid import configuration, expansion
 from dpfl.grid.training_job import TrainingJob
 from dpfl.papers.bhaskar2025 import central_model
+from dpfl.papers.bhaskar2025.cells import CELL, published_cells
 from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, central_cells, decide, reading_of
 from dpfl.papers.bhaskar2025.open_settings import MODELS, Candidate, decide_order, decide_rate, open_cells
 from dpfl.papers.bhaskar2025.readings import CODE
-from dpfl.papers.bhaskar2025.tables import CELL, published_cells
 from dpfl.reporting.results import Results
 
 KEY = ["dataset", *CELL]

@@ -191,7 +191,9 @@ def test_the_page_shows_numbers_brackets_and_decisions(tried):
     assert (best["Median distance"], best["Columns explained"], best["Remark"]) == ("1.00", "4 of 4", "smallest median")
     assert rows.loc["(0.3, 0.5), fixed", "CNN + ReLU, no privacy"] == "[-4.00], [-4.00], [-4.00]"
     assert page.notes[0].startswith("Fashion-MNIST: (0.1, 0.5), fixed has the smallest median distance, 1.00 points (")
-    assert page.notes[0].endswith("Its rate and momentum, (0.1, 0.5), are chosen. At least one candidate explains all four columns.")
+    assert page.notes[0].endswith(
+        "Its rate and momentum, (0.1, 0.5), are chosen. At least one candidate explains all four columns."
+    )
     assert "MNIST: undecided" in page.notes[1]
 
 

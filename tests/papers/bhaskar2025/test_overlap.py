@@ -74,8 +74,8 @@ def test_a_card_has_what_a_record_of_two_clients_spends(mnist):
     several = math.ceil(100 * mnist.loc[10, "epsilon_quarter"]) / 100
     assert note == (
         "MNIST: each client draws a tenth of the records. Records with two clients or more: 26.4 % with 10 clients. A "
-        "quarter of the records are with at least 2 of 10 clients. A record with just this number spends an ε of at most "
-        f"{several:.2f} where 2.93 is published, 1.73 where 1.2 is published for one client."
+        "quarter of the records are with at least 2 of 10 clients. A record with just this number spends an ε of at "
+        f"most {several:.2f} where 2.93 is published, 1.73 where 1.2 is published for one client."
     )
     (many,) = overlap.record_notes(pd.DataFrame([cell, {**cell, "clients": 100}]))
     twelve = math.ceil(100 * mnist.loc[100, "epsilon_quarter"]) / 100
@@ -99,7 +99,9 @@ def test_the_smaller_budget_is_that_of_ten_clients_and_the_captions_have_what_tw
 def test_the_page_has_the_client_and_the_record_side_by_side(mnist):
     page = overlap.overlap_page(mnist.reset_index())
     row = page.body.iloc[0]
-    assert (row["k"], row["ε published"], row["with two or more"]) == ("10", "2.93", "26.4 %")
-    assert float(row["ε of a client (Claim 1)"]) <= 2.93 and row["ε of a record, upper quartile (clients)"].endswith(" (2)")
+    assert (row["k"], row["ε published"], row["with two clients or more"]) == ("10", "2.93", "26.4 %")
+    assert float(row["ε of a client (Claim 1)"]) <= 2.93 and row["ε of a record, upper quartile (clients)"].endswith(
+        " (2)"
+    )
     assert row["Records above the published ε"] == "26.4 %"
     assert load("bhaskar2025").settings["client_records"] == "independent"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dpfl.grid import configuration, expansion
-from dpfl.papers.bhaskar2025.tables import measured_cells
+from dpfl.papers.bhaskar2025.cells import measured_cells
 from dpfl.reporting import claims, figures, tables
 from dpfl.reporting.results import Results, read_csv, write_table
 from dpfl.reporting.rules import Counts

@@ -157,7 +157,9 @@ def test_the_short_form_is_one_table_a_paper_and_keeps_a_strangers_text_in_its_c
     [row] = [line for line in lines if line.startswith("| \\<script\\>") and "asoodeh2020" in line]
     assert len(re.findall(r"(?<!\\)\|", row)) == 6 and "| all | ✓ as stated |" in row
     assert "[figure 2](figures/asoodeh2020_figure_2.png)" in row
-    assert sum(line == "| claim | rule | verdict | reason and deciding case | figures and tables |" for line in lines) == 2
+    assert (
+        sum(line == "| claim | rule | verdict | reason and deciding case | figures and tables |" for line in lines) == 2
+    )
 
 
 def test_each_paper_has_one_line_with_its_verdicts(page):

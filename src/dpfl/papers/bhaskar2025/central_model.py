@@ -11,15 +11,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.tables import (
-    CELL,
-    PUBLISHED,
-    each_once,
-    numbers,
-    published_cells,
-    runs_of,
-    with_runs,
-)
+from dpfl.papers.bhaskar2025.cells import CELL, PUBLISHED, each_once, numbers, published_cells, runs_of, with_runs
 from dpfl.reporting.display_names import data_name, model_name
 from dpfl.reporting.results import ORIGIN, Results
 from dpfl.reporting.tables import TableLayout, TableRecipe

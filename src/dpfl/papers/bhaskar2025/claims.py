@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpfl.papers.bhaskar2025.cells import COLUMN, LEVEL
 from dpfl.papers.bhaskar2025.distances import FIRST, LAST, NOISELESS
-from dpfl.papers.bhaskar2025.tables import COLUMN, LEVEL
 from dpfl.reporting.display_names import budget_name, model_name
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.rules import Case, ClaimEvidence, difference, from_interval

@@ -14,14 +14,7 @@ from scipy.special import gammaln
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
-from dpfl.papers.bhaskar2025.tables import (
-    LEVEL,
-    PUBLISHED,
-    data_lines,
-    each_once,
-    runs_of,
-    runs_text,
-)
+from dpfl.papers.bhaskar2025.cells import LEVEL, PUBLISHED, data_lines, each_once, runs_of, runs_text
 from dpfl.reporting import style
 from dpfl.reporting.display_names import all_or, model_name, span
 from dpfl.reporting.figures import FigureRecipe

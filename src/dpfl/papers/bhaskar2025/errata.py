@@ -19,8 +19,8 @@ from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, feature_shape
 from dpfl.data.partition import random_shares
+from dpfl.papers.bhaskar2025.cells import COLUMN, published_cells
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
-from dpfl.papers.bhaskar2025.tables import COLUMN, published_cells
 from dpfl.reporting.display_names import data_name, model_name
 from dpfl.reporting.errata import Numbers, errata_recipe
 

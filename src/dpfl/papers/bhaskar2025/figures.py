@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.tables import (
-    BIMODAL_PCT,
-    CELL,
-    PUBLISHED,
-    data_lines,
-    each_once,
-    measured_cells,
-    runs_of,
-)
+from dpfl.papers.bhaskar2025.cells import BIMODAL_PCT, CELL, PUBLISHED, data_lines, each_once, measured_cells, runs_of
 from dpfl.reporting import style
 from dpfl.reporting.display_names import (
     all_or,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.tables import (
+from dpfl.papers.bhaskar2025.cells import (
     CELL,
     PUBLISHED,
     data_lines,

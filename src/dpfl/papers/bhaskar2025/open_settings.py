@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.tables import (
+from dpfl.papers.bhaskar2025.cells import (
     BIMODAL_PCT,
     CELL,
     PUBLISHED,
@@ -338,7 +338,8 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
         "Numbers: mean accuracy less the published value in points, a number a split; a range where runs lie more than "
         f"{BIMODAL_PCT:g} points apart. In brackets: not explained, "
         f"further than the tolerance (points: {tolerances}) and than the half-width of the 95 % prediction interval of "
-        "a mean of ten runs from our seeds. A column is explained if more than half of its cells are. With privacy the order of plain batches changes nothing."
+        "a mean of ten runs from our seeds. A column is explained if more than half of its cells are. With privacy the "
+        "order of plain batches changes nothing."
     )
     if stand_ins := sorted(set(cells.loc[cells["stand_in"], "ran_on"])):
         notes.append(f"Stand-in data ({', '.join(stand_ins)}) count for nothing.")
@@ -388,8 +389,8 @@ def rate_verdict(dataset: str, decision: RateDecision) -> str:
     names = ", ".join(f"{model_name(model)} {budget_name(epsilon)}" for model, epsilon in columns) or "none"
     other = "" if best == PAPER else f" ({PAPER}: {decision.medians_pct[PAPER]:.2f})"
     text = (
-        f"{name}: {best} has the smallest median distance, {decision.medians_pct[best]:.2f} points{other}, and explains "
-        f"{len(columns)} of 4 columns ({names})."
+        f"{name}: {best} has the smallest median distance, {decision.medians_pct[best]:.2f} points{other}, and "
+        f"explains {len(columns)} of 4 columns ({names})."
     )
     return f"{text} {_choice(decision)} {_unexplained(decision)}"
 

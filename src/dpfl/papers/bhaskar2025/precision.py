@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.tables import CELL, CHANCE_PCT, each_once, numbers, runs_of, runs_text
+from dpfl.papers.bhaskar2025.cells import CELL, CHANCE_PCT, each_once, numbers, runs_of, runs_text
 from dpfl.reporting import style
 from dpfl.reporting.display_names import budget_cell, budget_name, data_name, model_name, percent
 from dpfl.reporting.figures import FigureRecipe

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.tables import (
+from dpfl.papers.bhaskar2025.cells import (
     BIMODAL_PCT,
     LEVEL,
     PUBLISHED,

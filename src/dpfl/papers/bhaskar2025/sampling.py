@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.papers.bhaskar2025.tables import LEVEL, each_once, runs_of, runs_text, table_settings
+from dpfl.papers.bhaskar2025.cells import LEVEL, each_once, runs_of, runs_text, table_settings
 from dpfl.reporting import style
 from dpfl.reporting.display_names import (
     EpsilonVerdict,

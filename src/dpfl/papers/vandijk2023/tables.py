@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 _NETWORKS = (
-    "Networks, with the time of one round as unit: late d: every message takes d. Reordered d: it takes d on average, so "
-    "messages overtake each other. Dropped, lost: this share in % of the broadcasts, of the updates, never arrives. "
-    "Spread s: the fastest client is s times as fast as the slowest. Window w: the server steps once in w. Asked p: the "
-    "server asks p % of the clients. Near: a client whose model is more than 5 from the last one received waits."
+    "Networks, with the time of one round as unit: late d: every message takes d. Reordered d: it takes d on average, "
+    "so messages overtake each other. Dropped, lost: this share in % of the broadcasts, of the updates, never arrives. "
+    "Spread s: the fastest client is s times as fast as the slowest. Window w: the server steps once in w. Asked p: "
+    "the server asks p % of the clients. Near: a client whose model is more than 5 from the last one received waits."
 )
 
 

@@ -141,9 +141,9 @@ class ClaimView:
     `in_short` is the `reason` in one or two sentences. `deciding` is the case that decides, with its numbers; `cases`
     has all of them, and `drawn` is their picture, None if a picture would show nothing. `of` is the key of the claim
     that this one belongs to, its own if it is none, and `part_of` that claim's text, then "". `judged_by` is what
-    judges it in place of our runs, "" for our runs. `needs` is its rule in a word: "all", "one" or "most" cases. `figure` is the name of the paper's figure that shows it, ""
-    without one. `runs` is how many runs the deciding case has, 0 if it is computed. `our_question`: it is a question of
-    ours, not a claim.
+    judges it in place of our runs, "" for our runs. `needs` says which cases it needs: "all", "one" or "most". `figure`
+    is the name of the paper's figure that shows it, "" without one. `runs` is how many runs the deciding case has, 0 if
+    it is computed. `our_question`: it is a question of ours, not a claim.
     """
 
     key: str
@@ -259,6 +259,7 @@ _SCOPES = {
 }
 """Scopes of claims in words."""
 _NEEDS = {str(Scope.FOR_ALL): "all", str(Scope.EXISTS): "one", str(Scope.IN_EXPERIMENTS): "most"}
+"""Scopes of claims in a word."""
 _WITHIN = "In each case the number must be within the margin of its target."
 _KINDS = {
     str(ClaimKind.DIFFERENCE): "In each case the number must be above its target.",

@@ -302,7 +302,7 @@ def test_a_case_that_can_be_tested_goes_before_single_runs():
 def test_cases_are_found_within_a_margin_by_chance_as_seldom_as_alpha():
     # All cases miss by just the margin: without a correction one in twenty would be taken for within it.
     rule, draw = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 1.0), np.random.default_rng(7)
-    found = sum(judge(simulated(draw, [-1.0] * 20), rule).count(Status.WITHIN_MARGIN) > 0 for _ in range(REPEATS))
+    found = sum(judge(simulated(draw, [-1.0] * 20), rule).counts.within_margin > 0 for _ in range(REPEATS))
     assert found / REPEATS <= at_most(ALPHA)
 
 
@@ -315,7 +315,7 @@ def test_stand_in_data_decide_nothing(rule, effect):
     assert judgement.verdict is Verdict.UNDECIDED
     assert judgement.reason.startswith("It was run on stand-in data only (digits)")
     assert f"'{would_be}'" in judgement.reason
-    assert judgement.count(Status.STAND_IN) == 3
+    assert [each.status for each in judgement.cases].count(Status.STAND_IN) == 3
     single = ClaimEvidence([from_values("case", [1.0], stand_in="digits")])
     assert judge(single, rule).reason == "It was run on stand-in data only (digits), so there is no verdict."
 
@@ -324,7 +324,7 @@ def test_stand_in_data_beside_real_ones_count_as_not_run():
     draw, rule = np.random.default_rng(4), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
     real, other = simulated(draw, [5.0]), simulated(draw, [-5.0, -5.0], stand_in="digits")
     judgement = judge(ClaimEvidence([*real.cases, *other.cases]), rule)
-    assert judgement.verdict is Verdict.UNDECIDED and judgement.missing == 2
+    assert judgement.verdict is Verdict.UNDECIDED and judgement.counts.missing == 2
     assert [each.status for each in judgement.cases] == [Status.HOLDS, Status.STAND_IN, Status.STAND_IN]
 
 

@@ -1,4 +1,4 @@
-"""Read what earlier stages of one scale have written."""
+"""Read what earlier stages of one scale wrote, within limits, and write the tables that pages are made from."""
 
 from __future__ import annotations
 

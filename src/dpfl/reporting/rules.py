@@ -427,15 +427,6 @@ class Judgement:
     cases: list[Judged] = field(default_factory=list)
     counts: Counts = Counts()
 
-    @property
-    def missing(self) -> int:
-        """Cases that the claim covers and that were not run."""
-        return self.counts.missing
-
-    def count(self, status: Status) -> int:
-        """Return how many cases have a status."""
-        return sum(each.status is status for each in self.cases)
-
 
 def region(case: Case, rule: Rule) -> tuple[float, float]:
     """Return the ends of the range in which the claim says that the case's number is."""

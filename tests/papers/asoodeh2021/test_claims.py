@@ -159,7 +159,7 @@ def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, sim
     drawn.loc[0, "excess_risk"] = simulation * drawn.loc[0, "bound_as_printed"]
     write_csv(drawn, changed.folder / "figures" / f"{KEY}_counterexample.csv")
     judgement = judged("price_bound", changed)
-    assert judgement.count(Status.FAILS) == fails
+    assert judgement.counts.fail == fails
     assert judgement.verdict is (Verdict.REFUTED if fails else Verdict.AS_STATED)
 
 
@@ -189,7 +189,7 @@ def test_a_simulation_that_scatters_over_the_printed_bound_does_not_refute_it(ju
         data["excess_risk"], data["interval"] = 2.0 * data["bound_as_printed"], 3.0 * data["bound_as_printed"]
 
     judgement = judged("price_bound", doctored("figures", "counterexample", scatter))
-    assert judgement.count(Status.FAILS) == 0 and judgement.count(Status.OPEN) == 6
+    assert judgement.counts.fail == 0 and judgement.counts.open == 6
 
 
 @pytest.mark.parametrize(

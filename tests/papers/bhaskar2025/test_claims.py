@@ -57,7 +57,7 @@ def test_the_printed_tables_refute_that_one_local_epoch_is_always_best(tables, j
     least = min(each.case.published for each in judgement.cases)
     assert f"the largest is {-least:.2f} points" in load("bhaskar2025").claims["one_local_epoch_printed"]["caveat"]
     assert judgement.verdict is Verdict.REFUTED
-    assert (judgement.count(Status.HOLDS), judgement.count(Status.FAILS)) == (17, 7)
+    assert (judgement.counts.hold, judgement.counts.fail) == (17, 7)
     first = judgement.cases[0].case
     assert first.case.startswith("cifar10, ScatterNet + linear, ε = 3") and first.estimate == first.published == -0.74
 
@@ -72,7 +72,7 @@ def test_the_printed_tables_refute_that_one_local_epoch_is_always_best(tables, j
 )
 def test_one_local_epoch_has_to_lead_each_column(tables, judged, accuracy, verdict):
     judgement = judged("one_local_epoch", tables(lambda data: data.assign(accuracy_pct=accuracy)))
-    assert judgement.verdict is verdict and len(judgement.cases) == 24 and judgement.missing == 0
+    assert judgement.verdict is verdict and len(judgement.cases) == 24 and judgement.counts.missing == 0
     printed = {each.case.case: each.case.published for each in judgement.cases}
     assert printed["mnist, CNN + ReLU, ε = 2.93"] == 1.23  # 93.86 less 92.63
 
@@ -85,7 +85,7 @@ def test_one_split_that_is_ahead_by_a_point_refutes_one_local_epoch(tables, judg
         return data
 
     judgement = judged("one_local_epoch", tables(ahead))
-    assert judgement.verdict is Verdict.REFUTED and judgement.count(Status.FAILS) == 1
+    assert judgement.verdict is Verdict.REFUTED and judgement.counts.fail == 1
     assert judgement.cases[0].case.case == "mnist, CNN + ReLU, ε = 1.2"
 
 
@@ -98,7 +98,7 @@ def test_splits_that_were_not_run_keep_one_local_epoch_open(tables, judged):
 
     judgement = judged("one_local_epoch", tables(ends))
     # The columns that ran lack splits, and those of other data sets everything.
-    assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.HOLDS) == 8 and judgement.missing == 24
+    assert judgement.verdict is Verdict.UNDECIDED and judgement.counts.hold == 8 and judgement.counts.missing == 24
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_in_two_printed_rows_more_clients_are_not_always_better(tables, judged):
 def test_without_privacy_the_printed_tables_do_not_count_for_the_best_model(tables, judged):
     """61.05 against 63.84 and 61.62 against 64.04 in Table 4."""
     best = judged("scatter_linear_best_printed", tables(runs=0))
-    assert best.verdict is Verdict.AS_STATED and best.count(Status.HOLDS) == 36
+    assert best.verdict is Verdict.AS_STATED and best.counts.hold == 36
     against = {each.case.case: each.case.estimate for each in best.cases if each.case.estimate < 0}
     where = "cifar10, no privacy, E = {}, over ScatterNet + CNN"
     assert against == {where.format(1): -2.79, where.format(2): -2.42}
@@ -146,7 +146,7 @@ def test_without_privacy_the_printed_tables_do_not_count_for_the_best_model(tabl
 )
 def test_the_printed_tables_show_four_more_sentences(tables, judged, claim, cases, hold, least):
     found = judged(claim, tables(runs=0))
-    assert found.verdict is Verdict.AS_STATED and len(found.cases) == cases and found.count(Status.HOLDS) == hold
+    assert found.verdict is Verdict.AS_STATED and len(found.cases) == cases and found.counts.hold == hold
     assert min(each.case.estimate for each in found.cases) == least
 
 
@@ -161,7 +161,7 @@ def test_theorem_3_holds_for_the_variance_of_the_whole_vector_alone(tables, judg
     draws = np.random.default_rng(0).standard_normal((200, 10_650)) / 10
     case = named["10650 parameters of the authors' grey CNN, k = 100, l/(beta sigma) = 10"]
     assert (np.linalg.norm(draws, axis=1) >= 10).mean() == pytest.approx(case.estimate, abs=0.01)
-    assert judgement.count(Status.HOLDS) == 4  # a single parameter
+    assert judgement.counts.hold == 4  # a single parameter
     for function in (claims.utility_bound, claims.utility_bound_parameters):  # the same for one parameter, a normal one
         case = function(1, "one", clients=10, ratio=0.5)
         assert (case.estimate, case.target) == pytest.approx((2 * norm.sf(0.5 * math.sqrt(10)), 0.4))
@@ -242,7 +242,11 @@ def test_the_best_model_is_the_best_up_to_a_point(tables, judged, rival, verdict
         return data.assign(accuracy_pct=data["accuracy_pct"].where(~own, 99.0).where(own, rival))
 
     best = judged("scatter_linear_best", tables(other))
-    assert best.verdict is verdict and len(best.cases) == 54 and best.count(Status.BESIDE) == 18
+    assert (
+        best.verdict is verdict
+        and len(best.cases) == 54
+        and [each.status for each in best.cases].count(Status.BESIDE) == 18
+    )
 
 
 def test_robustness_is_held_against_the_papers_own_example_and_the_other_models(tables, judged):
@@ -409,7 +413,7 @@ def test_without_canaries_the_accountants_decide(budgets, judged):
     results = budgets()
     (results.folder / "tables" / "bhaskar2025_canaries.csv").write_text("not_run\nno canaries here\n")
     judgement = judged("budget_kept", results)
-    assert judgement.verdict is Verdict.AS_STATED and not judgement.count(Status.BESIDE)
+    assert judgement.verdict is Verdict.AS_STATED and not [each.status for each in judgement.cases].count(Status.BESIDE)
 
 
 def test_a_record_with_several_clients_spends_more_than_one_budget(stored, judged):
@@ -419,7 +423,7 @@ def test_a_record_with_several_clients_spends_more_than_one_budget(stored, judge
     ten = {**OVERLAP, "clients": 10, "holders_quarter": 2, "epsilon_quarter": 4.2}
     rows = pd.DataFrame([{**OVERLAP, "epsilon_quarter": 2.9}, ten])
     judgement = judged("budget_kept_overlap", stored("tables", "overlap", rows))
-    assert judgement.verdict is Verdict.REFUTED and judgement.count(Status.FAILS) == 1
+    assert judgement.verdict is Verdict.REFUTED and judgement.counts.fail == 1
     assert judgement.cases[0].case.case == (
         "mnist, epsilon = 2.93, k = 10, a quarter of the records are held by 2 clients or more each"
     )

@@ -80,7 +80,11 @@ def test_distances_of_the_first_and_last_round_are_averaged_over_seeds(measured)
     assert first["local_distance_interval"].to_numpy() == pytest.approx(0, abs=1e-12)
     assert first[["bound_steps", "bound_momentum", "bound_epochs"]].notna().all(axis=None)
     assert (first["bound_momentum"] == 2 * first["bound_steps"]).all()
-    assert (first["bound_epochs"] < first["bound_steps"] / 90).all()
+    size = parameters("scatter_linear", "mnist")
+    law = math.exp(math.lgamma((size + 1) / 2) - math.lgamma(size / 2))  # Appendix A: Gamma((N+1)/2) / Gamma(N/2)
+    for cell in first.itertuples():
+        printed = 0.3 * 1.0 + 0.3 * 1.0 + math.sqrt(2) * 0.3 * cell.noise_multiplier * 1.0 / 64 * law
+        assert cell.bound_epochs == pytest.approx(cell.local_epochs * printed, rel=1e-9)
     assert slope(first["local_epochs"], first["local_distance"]) == pytest.approx(0.5)
     assert slope(first["local_epochs"], first["bound_steps"]) == pytest.approx(1.0)
     rest = cells.drop(first.index)

@@ -79,7 +79,7 @@ def test_a_card_has_what_a_record_of_two_clients_spends(mnist):
     )
     (many,) = overlap.record_notes(pd.DataFrame([cell, {**cell, "clients": 100}]))
     twelve = math.ceil(100 * mnist.loc[100, "epsilon_quarter"]) / 100
-    assert "with at least 2 of 10, 12 of 100. A" in many
+    assert "with at least 2 of 10, 12 of 100 clients. A" in many
     assert f"at most {several:.2f} and {twelve:.2f} where 2.93 is published for one client" in many
     for change in ({"stand_in": True}, {"runs": 0}, {"clients": 1}, {"epsilon": math.inf}):
         assert overlap.record_notes(pd.DataFrame([{**cell, **change}])) == []

@@ -352,7 +352,7 @@ def test_mixing_is_judged_where_clients_are_mislabelled(trained_and_judged, gain
         )
     ]
     judgement = trained_and_judged("mixing", "mixing", runs)
-    assert judgement.verdict is verdict and judgement.count(Status.BESIDE) == 1
+    assert judgement.verdict is verdict and [each.status for each in judgement.cases].count(Status.BESIDE) == 1
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(0.5, Verdict.AS_STATED), (5.0, Verdict.REFUTED)])
@@ -387,7 +387,7 @@ def test_batch_scaling_is_judged_by_rounds_and_by_epochs(trained_and_judged, cla
         for factor, drop in zip((1, 2, 4), drops, strict=True)
     ]
     judgement = trained_and_judged(claim, "batch_scaling", runs)
-    assert judgement.verdict is verdict and judgement.count(Status.BESIDE) == 3
+    assert judgement.verdict is verdict and [each.status for each in judgement.cases].count(Status.BESIDE) == 3
 
 
 def strategy_runs(gains):
@@ -433,7 +433,7 @@ def test_layer_normalisation_is_judged_and_that_of_batches_is_beside(trained_and
     cells = {"none": 80, "layer_normalised": 80 + gain, "batch_normalised": 95}
     runs = [("preparation", {"preparation": name, "epsilon": 2.0}, level, 2.0, 1.0) for name, level in cells.items()]
     judgement = trained_and_judged("layer_norm_accuracy", "preparation", runs)
-    assert judgement.verdict is verdict and judgement.count(Status.BESIDE) == 1
+    assert judgement.verdict is verdict and [each.status for each in judgement.cases].count(Status.BESIDE) == 1
 
 
 @pytest.mark.parametrize(("gain", "verdict"), [(4, Verdict.AS_STATED), (-4, Verdict.REFUTED)])

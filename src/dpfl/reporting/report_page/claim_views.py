@@ -86,9 +86,10 @@ def _text(value: object) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+# Claims.
+
 _DATASETS = re.compile(rf"(?:(?<=^)|(?<=, )|(?<=: ))(?:{'|'.join(dataset_entries())})(?=[,:]|$)")
-
-
+"""Key of a dataset in the name of a case."""
 _ROUNDING = 1e-9
 """Relative excess over a bound up to which a computed number is said to equal it."""
 _MANY = 2
@@ -319,9 +320,8 @@ def _margin(row: Mapping[str, Any]) -> str:
 def _figure(folder: Path, paper: str, claim: str, places: Iterable[Place]) -> str:
     """Return the name of a claim's figure: the one in claims.yaml, else the first that its cases were read from."""
     named = load(paper).claims.get(claim, {}).get("figure")
-    known = [f"figures/{named}"] if named else []
-    found = [each for place in known if (each := _place(folder, paper, place))]
-    return next((each.name for each in (*found, *places) if each.kind == "figure" and each.is_there), "")
+    first = _place(folder, paper, f"figures/{named}") if named else None
+    return next((each.name for each in (first, *places) if each and each.kind == "figure" and each.is_there), "")
 
 
 def _claimed(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:

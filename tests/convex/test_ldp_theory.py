@@ -14,6 +14,7 @@ from dpfl.convex import ldp_theory, synthetic_problems
 from dpfl.convex.ldp_theory import TheoryCell
 from dpfl.errors import InputError
 from dpfl.grid.training_job import Folders, TrainingJob
+from dpfl.randomness import generator
 from dpfl.reporting.results import read_csv, write_csv
 
 SETTINGS = {
@@ -127,6 +128,20 @@ def test_stages_fill_the_rounds():
     several = run(algorithm="accelerated", strong_convexity=0.4, rounds=60).stages(1.0)
     assert len(several) > 1
     assert sum(stage.rounds for stage in several) == 60
+
+
+def test_the_scales_of_three_stages_by_hand():
+    """gamma_k = max{2 beta, sqrt(mu V^2 R_k (R_k + 1)(R_k + 2)/(3 Delta_k))}, the gap Delta_k being L D/2^k = 4, 2, 1.
+
+    beta = mu = D = 1 and L = 4; with noise of deviation 1 on one coordinate of 4 clients' messages V^2 = 1/4.
+    """
+    own = {"features": 1, "condition": 1.0, "strong_convexity": 1.0, "clip_norm": 4.0, "clients": 4, "rounds": 42}
+    cell = run(algorithm="accelerated", **own)
+    stages = cell.stages(10.0)  # times L/K = 4/40
+    assert [stage.rounds for stage in stages] == [6, 12, 24]
+    by_hand = [math.sqrt(7), math.sqrt(91), math.sqrt(1300)]
+    assert [stage.gamma.item() for stage in stages] == pytest.approx(by_hand, rel=1e-12)
+    assert [stage.gamma.item() for stage in cell.stages(0.0)] == [2.0, 2.0, 2.0]
 
 
 def test_rounds_and_batches_of_theorem_2_1():
@@ -342,6 +357,88 @@ def test_risk_of_gradient_descent_by_a_plain_loop(folders):
     best = np.full(2, 0.5 / math.sqrt(2))
     assert table["excess_risk"].item() == pytest.approx(h @ (total - best) ** 2 / 2, rel=1e-10)
     assert table["start_risk"].item() == pytest.approx(h @ best**2 / 2)
+
+
+NOISY = {"records": 60, "rounds": 60, "spread": 0.0}
+"""Rounds beyond the 32 whose draws share an address."""
+
+
+def noisy_gradients(seed, repetition, sigma, lift, once):
+    """Return a function (w, r): the mean of five clients' messages in round r, on all records or `once` on one each."""
+    drawn = synthetic_problems.draw(synthetic_problems.Problem("least_squares", 5, 60, 2, 1.0, condition=2.0), seed)
+    x, y = drawn.x.reshape(5, 60, 2), drawn.y.reshape(5, 60)
+    if once:
+        order = np.stack([generator(seed, "batches", client).permutation(60) for client in range(5)])
+        x, y = np.take_along_axis(x, order[..., None], 1), np.take_along_axis(y, order, 1)
+
+    def at(w, r):
+        own_x, own_y = (x[:, r : r + 1], y[:, r : r + 1]) if once else (x, y)
+        means = np.mean((own_x @ w - own_y)[..., None] * own_x, axis=1)
+        # The sum of five clients' noise over five has the deviation sigma/sqrt(5), and is drawn at once.
+        noise = generator(seed, "noise", round=r // 32).standard_normal((32, 2, 2))[r % 32, repetition]
+        return np.mean(means, axis=0) + sigma / math.sqrt(5) * noise + lift * w
+
+    return at
+
+
+def in_ball(w) -> np.ndarray:
+    return w / max(1.0, np.linalg.norm(w))
+
+
+def algorithm_1(gradient, beta, mu, square) -> np.ndarray:
+    """lowy2021's Algorithm 1 in 60 rounds with the proofs' steps; `square` is V^2, and D = 1."""
+    eta = min(1 / (4 * beta), 1 / math.sqrt(60 * square))
+    if mu:
+        eta = min(1 / (2 * beta), math.log(max(2, 60 * mu**2 / square)) / (60 * mu))
+    w, total, above = np.zeros(2), np.zeros(2), 0.0
+    for r in range(60):
+        w = in_ball(w - eta * gradient(w, r))
+        gamma = (1 - mu * eta) ** -(r + 1.0)
+        total, above = total + gamma * w, above + gamma
+    return total / above
+
+
+def algorithm_2(gradient, beta, mu, square) -> np.ndarray:
+    """lowy2021's Algorithm 2 in 60 rounds; with mu = 1/2 three stages, each about twice the last, from the gap L D."""
+    w_ag, round = np.zeros(2), 0
+    for k, rounds in enumerate((9, 17, 34) if mu else (60,)):
+        cube = rounds * (rounds + 1) * (rounds + 2)
+        scale = mu * square / (2.5 / 2**k) if mu else 2 * square
+        gamma = max(2 * beta, math.sqrt(scale * cube / 3))
+        w = w_ag
+        for r in range(1, rounds + 1):
+            alpha, eta = 2 / (r + 1), 4 * gamma / (r * (r + 1))
+            w_md = (1 - alpha) * (mu + eta) * w_ag + alpha * ((1 - alpha) * mu + eta) * w
+            w_md = w_md / (eta + (1 - alpha**2) * mu)
+            pull = alpha * mu * w_md + ((1 - alpha) * mu + eta) * w
+            w = in_ball((pull - alpha * gradient(w_md, round)) / (mu + eta))
+            w_ag = alpha * w + (1 - alpha) * w_ag
+            round += 1
+    return w_ag
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("algorithm", "plain"), [("minibatch", algorithm_1), ("accelerated", algorithm_2), ("one_pass", algorithm_2)]
+)
+def test_the_calibrated_noise_is_in_the_run_by_a_plain_loop(folders, algorithm, plain, mu):
+    """Two budgets in one stack, two repetitions: a client's noise has the deviation noise_multiplier L/K, L = 2.5."""
+    cells = [{"algorithm": algorithm, "epsilon": epsilon} for epsilon in (2.0, 0.5)]
+    table = trained(folders, cells=cells, seeds=(3, 4), strong_convexity=mu, **NOISY)
+    noise = read_csv(folders.arrays / "noise.csv")
+    once, h = algorithm == "one_pass", np.array([2.0, 1.0]) / 3.0
+    lift = mu - h[1] if mu else 0.0
+    best = h * 0.5 / math.sqrt(2) / (h + lift)
+    assert noise["batch_size"].tolist() == ([1, 1] if once else [60, 60])
+    for epsilon, multiplier in zip((2.0, 0.5), noise["noise_multiplier"], strict=True):
+        sigma = multiplier * 2.5 / (1 if once else 60)
+        square = (2 * sigma**2 + (2.5**2 if once else 0.0)) / 5
+        for seed in (3, 4):
+            gradients = [noisy_gradients(seed, repetition, sigma, lift, once) for repetition in (0, 1)]
+            outputs = [plain(gradient, h[0] + lift, mu, square) for gradient in gradients]
+            risk = np.mean([(h + lift) @ (w - best) ** 2 / 2 for w in outputs])
+            own = table[(table["epsilon"] == epsilon) & (table["seed"] == seed)]
+            assert own["excess_risk"].item() == pytest.approx(risk, rel=1e-10)
 
 
 def test_a_family_of_linear_losses_is_one_stack_and_equals_a_plain_loop(folders, monkeypatch):

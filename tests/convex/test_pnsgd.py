@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpfl.convex import pnsgd
-from dpfl.convex.pnsgd import MEAN_INK, LossConstants, _orders, load, ordered_records
+from dpfl.convex.pnsgd import MEAN_INK, LossConstants, PnsgdCell, _orders, load, ordered_records
 from dpfl.convex.problems import FactoredRecords, gradients
 from dpfl.convex.projected_sgd import BLOCK
 from dpfl.data.loading import load_description, load_images
@@ -106,17 +106,34 @@ def table(digits) -> pd.DataFrame:
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 @pytest.mark.parametrize("order", ["sorted", "permuted"])
-def test_a_pass_is_the_plain_loop(digits, table, law, order):
+@pytest.mark.parametrize("release", ["last", "random"])
+def test_a_pass_is_the_plain_loop(digits, table, law, order, release):
+    """A randomly stopped run has the mean over four stops of steps 1 to 300, one in each quarter."""
     ink = np.sort(load_images(digits.arrays).train_x[:300].mean(axis=(1, 2, 3)) / 255 - 0.5)
     for seed in (0, 4):
-        own = table.query("law == @law and order == @order and release == 'last' and epsilon == 2 and seed == @seed")
+        own = table.query("law == @law and order == @order and release == @release and epsilon == 2 and seed == @seed")
         taken = ink[generator(seed, "partition").permutation(300)] if order == "permuted" else ink
-        w = 0.0
+        w, excess = 0.0, []
         for t, target in enumerate(taken):
             draw = generator(seed, "noise", round=t // 32)
             noise = (draw.standard_normal if law == "gaussian" else draw.laplace)(size=(32, 1))[t % 32, 0]
             w = float(np.clip(w - 0.05 * (w - target + own["scale"].item() * noise), -0.5, 0.5))
-        assert own["excess_risk"].item() == pytest.approx((w - ink.mean()) ** 2 / 2, abs=1e-12)
+            excess.append((w - ink.mean()) ** 2 / 2)
+        places = np.floor((np.arange(4) + generator(seed, "split").random(4)) / 4 * 300).astype(int)
+        released = excess[-1] if release == "last" else np.mean(np.array(excess)[places])
+        assert own["excess_risk"].item() == pytest.approx(released, abs=1e-12)
+
+
+def test_a_random_stop_is_any_step_of_the_pass(digits, monkeypatch):
+    """One stop each of 10,000 seeds against the uniform law on 1 to 300, made continuous by a uniform draw."""
+    cell = PnsgdCell.of(SETTINGS, CELLS[2])
+    assert cell.random_stop
+    task = load(MEAN_INK, digits, 300, cell.theory)
+    monkeypatch.setattr(pnsgd, "models_at", lambda runs, stops, tick: stops)
+    stops = pnsgd._run(task, [cell], [0.0], tuple(range(10_000)), 1, lambda: None)
+    assert stops.shape == (10_000, 1, 1)
+    within = (stops.ravel() - np.random.default_rng(0).random(10_000)) / 300
+    assert stats.kstest(within, "uniform").pvalue > FALSE_ALARM
 
 
 def test_every_budget_is_met_by_the_record_that_is_worst_off(table):

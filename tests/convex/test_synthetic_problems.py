@@ -1,5 +1,6 @@
 """Synthetic problems: their bounds and laws, the known optimum against independent searches, bad input."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,42 @@ def test_population_optimum_minimises_and_heterogeneity_is_zero_for_equal_client
     np.testing.assert_allclose(synthetic_problems.population_optimum(problem, 2)[0], found, atol=1e-6)
     assert synthetic_problems.heterogeneity(problem, 2) > 1e-3
     assert synthetic_problems.heterogeneity(BASE, 2) == pytest.approx(0.0, abs=1e-30)
+
+
+def slope(risk, at) -> np.ndarray:
+    """The gradient of a parabola, by central differences."""
+    return np.array([(risk(at + 1e-3 * side) - risk(at - 1e-3 * side)) / 2e-3 for side in np.eye(len(at))])
+
+
+def test_heterogeneity_of_least_squares_by_differences_of_the_clients_risks():
+    """F_i(w) = E (x . (w - w_i) - noise)^2/2 + lambda |w|^2/2, by all eight signs of x; client i's h is turned by i."""
+    problem = replace(BASE, spread=0.4, strong_convexity=0.5)
+    h = np.array([1.0, 5**-0.5, 0.2])
+    spectra = np.stack([np.roll(h / h.sum(), client) for client in range(4)])
+    lift = 0.5 - spectra.mean(axis=0).min()
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+    best, _ = synthetic_problems.population_optimum(problem, 2)
+    slopes = []
+    for own, spectrum in zip(problem.models(2), spectra, strict=True):
+        x = signs * np.sqrt(spectrum)
+        slopes.append(
+            slope(lambda w, x=x, own=own: np.mean((x @ (w - own)) ** 2 + 0.25**2 / 3 + lift * w @ w) / 2, best)
+        )
+    np.testing.assert_allclose(np.mean(slopes, axis=0), 0.0, atol=1e-10)
+    squares = np.sum(np.square(slopes), axis=1)
+    assert synthetic_problems.heterogeneity(problem, 2) == pytest.approx(np.mean(squares), rel=1e-6)
+
+
+def test_heterogeneity_of_strongly_convex_linear_losses_by_differences_of_the_clients_risks():
+    """F_i(w) = -w . E x + mu |w|^2/2, by each client's E x."""
+    own = {"condition": 5.0, "signal": 0.1, "spread": 0.2, "strong_convexity": 0.5}
+    problem = Problem("linear", 4, 5, 3, 1.0, **own)
+    best, _ = synthetic_problems.population_optimum(problem, 2)
+    means = problem.means(2)
+    slopes = [slope(lambda w, mean=mean: -mean @ w + 0.25 * w @ w, best) for mean in means]
+    np.testing.assert_allclose(np.mean(slopes, axis=0), 0.0, atol=1e-10)
+    squares = np.sum(np.square(slopes), axis=1)
+    assert synthetic_problems.heterogeneity(problem, 2) == pytest.approx(np.mean(squares), rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Kind.LEAST_SQUARES, Kind.LOGISTIC])

@@ -11,7 +11,7 @@ from dpfl.accounting import gaussian_dp, local_privacy
 from dpfl.accounting.contraction import pnsgd_gaussian_delta
 from dpfl.accounting.samplers import Sampling
 from dpfl.convex import trust_models
-from dpfl.convex.logistic_task import LOSS
+from dpfl.convex.logistic_task import LOSS, RegularisedRisk
 from dpfl.convex.problems import FactoredRecords, Logistic, Square, gradients
 from dpfl.convex.projected_sgd import ProjectedHyperparameters
 from dpfl.convex.trust_models import (
@@ -166,6 +166,91 @@ def test_noise_costs(digits):
 def test_data_that_do_not_fit_are_named(digits, settings, words):
     with pytest.raises(InputError, match=words):
         trained(digits, cells=CELLS[:1], **settings)
+
+
+# The calibrated noise in whole runs: two budgets in one stack, four algorithms in one job, against plain loops.
+
+
+PRIVATE = TRAINED | {"rounds": 40, "batch_size": 10, "passes": 2}
+"""Forty rounds, more than the 32 whose draws share an address; twenty steps of each client."""
+BUDGETS = ((1.0, 0.3), (4.0, 0.5))
+FAMILIES = ("minibatch", "last_model", "averaging", "asynchronous")
+
+
+@pytest.fixture(scope="module")
+def private(digits) -> tuple[pd.Series, pd.DataFrame]:
+    """The calibrated noise_std by algorithm and epsilon, and the run table."""
+    cells = [{"algorithm": each, "epsilon": epsilon, "step": step} for epsilon, step in BUDGETS for each in FAMILIES]
+    job = TrainingJob("asoodeh2021", "trust_models", "x_seeds", PRIVATE, tuple(cells), (0, 3))
+    noise = trust_models.calibrate(job, load_description(digits.arrays))
+    table = trust_models.train(job, digits, noise, None, lambda done, total: None)
+    return noise.set_index(["algorithm", "epsilon"])["noise_std"], table
+
+
+def block_noise(seed, t) -> np.ndarray:
+    return generator(seed, "noise", round=t // 32).standard_normal((32, 50))[t % 32]
+
+
+def full_batches(step, seed) -> np.ndarray:
+    w = np.zeros(50)
+    for t in range(40):
+        w = step(w, w, np.arange(400), block_noise(seed, t))
+    return w
+
+
+def one_pass(step, seed) -> np.ndarray:
+    w = np.zeros(50)
+    for t, batch in enumerate(generator(seed, "partition").permutation(400).reshape(40, 10)):
+        w = step(w, w, batch, block_noise(seed, t))
+    return w
+
+
+def averaged(step, seed) -> np.ndarray:
+    held, server = generator(seed, "partition").permutation(400).reshape(5, 80), np.zeros(50)
+    for round in range(2):
+        results = []
+        for client in range(5):
+            w = server
+            for t in range(10):
+                batch = generator(seed, "batches", client, round, t).choice(80, 8, replace=False)
+                noise = generator(seed, "noise", client, round, t).standard_normal(50)
+                w = step(w, w, held[client, batch], noise)
+            results.append(w)
+        server = np.mean(results, axis=0)
+    return server
+
+
+def late(step, seed) -> np.ndarray:
+    held, past = generator(seed, "partition").permutation(400).reshape(5, 80), [np.zeros(50)]
+    for turn in range(20):
+        plan = generator(seed, "participants", round=turn)
+        for client, delay in zip(plan.permutation(5), plan.integers(0, 11, size=5), strict=True):
+            batch = generator(seed, "batches", client, turn).choice(80, 8, replace=False)
+            noise = generator(seed, "noise", client, turn).standard_normal(50)
+            past.append(step(past[-1], past[max(0, len(past) - 1 - delay)], held[client, batch], noise))
+    return past[-1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "plain"), list(zip(FAMILIES, (full_batches, one_pass, averaged, late), strict=True)), ids=FAMILIES
+)
+def test_the_calibrated_noise_is_in_the_run_by_a_plain_loop(digits, private, algorithm, plain):
+    task = load_pooled(digits.arrays)
+    x, y = task.train_x[:400], task.train_y[:400]
+    least = RegularisedRisk(x, y, 0.1, 2.0).least
+    noise_stds, table = private
+    assert noise_stds[algorithm, 1.0] > 2 * noise_stds[algorithm, 4.0] > 0
+    for row in table[table["algorithm"] == algorithm].itertuples():
+
+        def step(w, at, batch, noise, row=row):
+            gradient = np.mean((-y * expit(-y * (x @ at)))[batch, None] * x[batch], axis=0)
+            w = w - row.step * (gradient + 0.1 * at + noise_stds[algorithm, row.epsilon] * noise)
+            return w * min(1.0, 2.0 / np.linalg.norm(w))
+
+        w = plain(step, row.seed)
+        risk = np.logaddexp(0, -y * (x @ w)).mean() + 0.05 * w @ w
+        assert row.excess_risk == pytest.approx(risk - least, rel=1e-10)
+        assert row.accuracy_pct == pytest.approx(100 * np.mean(task.test_x @ w * task.test_y > 0))
 
 
 # Averages of clients' own steps: the stack against a plain loop.

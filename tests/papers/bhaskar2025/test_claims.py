@@ -55,7 +55,7 @@ def tables(tmp_path, empty):
 def test_the_printed_tables_refute_that_one_local_epoch_is_always_best(tables, judged):
     judgement = judged("one_local_epoch_printed", tables(runs=0))  # a statement on the print needs no run
     least = min(each.case.published for each in judgement.cases)
-    assert f"the largest is {-least:.2f} points" in load("bhaskar2025").claims["one_local_epoch_printed"]["caveat"]
+    assert f"to {-least:.2f} points" in load("bhaskar2025").claims["one_local_epoch_printed"]["caveat"]
     assert judgement.verdict is Verdict.REFUTED
     assert (judgement.counts.hold, judgement.counts.fail) == (17, 7)
     first = judgement.cases[0].case

@@ -7,14 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.tradeoff import dpsgd_guarantee
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 from dpfl.asynchronous import async_dpsgd
 from dpfl.asynchronous.async_dpsgd import ClientPrivacy
+from dpfl.asynchronous.async_sgd import AdaptiveClip
 from dpfl.asynchronous.schedules import AsyncSettings, step_sizes
 from dpfl.catalog import load
+from dpfl.engine.sgd import base_noise
 from dpfl.errors import InputError
 from dpfl.grid.training_job import Folders, TrainingJob
 
@@ -363,3 +367,93 @@ def test_batch_clipping_states_the_guarantee_of_its_own_sensitivity():
 def test_layer_normalisation_costs_nothing():
     own, plain = (privacy(**FIXED, preparation=name) for name in ("layer_normalised", "none"))
     assert own.statement(2.0).guarantee == plain.statement(2.0).guarantee
+
+
+# The noise that is stated is the noise that a run adds.
+
+
+def test_a_preparation_has_the_noise_of_its_share_of_the_budget(folders, monkeypatch):
+    """The share of 0.3 of epsilon 4 is 1.2: 1/sigma solves Phi(m/2 - 1.2/m) - e^1.2 Phi(-m/2 - 1.2/m) = delta."""
+    given, prepare = [], async_dpsgd.prepare
+
+    def record(preparation, *inputs, sigma, **others):
+        given.append((preparation, sigma))
+        return prepare(preparation, *inputs, sigma=sigma, **others)
+
+    monkeypatch.setattr(async_dpsgd, "prepare", record)
+    names = ("normalised", "dp_pca", "normalised_exactly", "exact_pca", "none")
+    cells = [{"preparation": name, "epsilon": 4.0} for name in names]
+    cells += [{"preparation": "normalised", "epsilon": math.inf}]
+    job = training_job(cells, seeds=(0,), batch_size=100, epochs=1, preparation_share=0.3)
+    trained(folders, job)
+    m = brentq(lambda m: ndtr(m / 2 - 1.2 / m) - math.exp(1.2) * ndtr(-m / 2 - 1.2 / m) - 1e-5, 0.1, 2, xtol=1e-14)
+    assert [name for name, _ in given] == [*names, "normalised"]
+    assert [sigma for _, sigma in given] == pytest.approx([1 / m, 1 / m, 0, 0, 0, 0], rel=1e-8, abs=0)
+
+
+def test_what_clients_send_first_differs_between_cells_by_the_noise_of_each(folders, monkeypatch):
+    """One model, one batch: sums differ by the draws of the round, times sigma, times the sensitivity 2C = 1/2."""
+    sent, replay = [], async_dpsgd.replay
+
+    def observed(*run):
+        sent.append({})
+        return replay(*run, lambda client, round, sums: sent[-1].setdefault((client, round), sums.clone()))
+
+    monkeypatch.setattr(async_dpsgd, "replay", observed)
+    cells = [{"sigma": 9.0, "scenario": "late_1"}, {"epsilon": math.inf}, {"sigma": 1.5}, {"sigma": 0.5}]
+    trained(folders, training_job(cells, seeds=(3,), batch_size=100, epochs=1, clip_norm=0.25))
+    for client in range(3):
+        silent, *noisy = sent[1][client, 0]
+        address = {"seed": 3, "client": client, "epoch": 0, "step": 0}
+        draws = base_noise(len(silent), **address, dtype=silent.dtype, device=silent.device)
+        for sums, std in zip(noisy, (0.75, 0.25), strict=True):
+            torch.testing.assert_close(sums - silent, std * draws, rtol=0, atol=1e-5)  # float32 sums below 25
+
+
+def postures(strategies, noise, **cell):
+    """The rounds of stacked cells, each with a strategy: 2 epochs of 100 records in batches of 50, clip norm 1/2."""
+    cells = [{**cell, "strategy": f"s{k}"} for k in range(len(strategies))]
+    named = {"constant": {}} | {f"s{k}": strategy for k, strategy in enumerate(strategies)}
+    settings = {"batch_size": 50, "clip_norm": 0.5, "step_decay": 1.0, "strategies": named}
+    return async_dpsgd._postures(async_dpsgd._plans(training_job(cells, **settings), 300), np.array(noise))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "clip_norms", "noise_std"),
+    [
+        ({}, [0.5] * 4, [1.0] * 4),
+        ({"batch_factors": [0.5, 1.0]}, [0.5] * 6, [1.0] * 6),  # four batches of 25, two of 50
+        ({"noise_factors": [3.0, 1.0]}, [0.5] * 4, [3.0, 3.0, 1.0, 1.0]),
+        ({"clip_factors": [1.0, 0.5]}, [0.5, 0.5, 0.25, 0.25], [1.0, 1.0, 0.5, 0.5]),
+        ({"clip_factors": [1.0, 0.5], "noise_factors": [3.0, 1.0]}, [0.5, 0.5, 0.25, 0.25], [3.0, 3.0, 0.5, 0.5]),
+        ({"last_epoch": True}, [0.5] * 4, [1.0, 1.0, 3**-0.5, 3**-0.5]),
+        ({"last_epoch": True, "budget_of": "constant"}, [0.5] * 4, [1.0, 1.0, 3**-0.5, 3**-0.5]),
+        ({"adaptive_quantile": 0.5}, [0.5] * 4, [0.9**-0.5] * 4),
+        ({"kept_share": 0.1}, [0.5] * 4, [1.0] * 4),
+        ({"batch_clip": True}, [0.5] * 4, [1.0] * 4),
+    ],
+)
+def test_rounds_clip_and_add_noise_as_their_strategy_says(strategy, clip_norms, noise_std):
+    """Twice the clip norm is the noise of a round, times the factors of its segment."""
+    own = postures([strategy], [2.0])
+    np.testing.assert_allclose(own.clip_norms, np.array(clip_norms)[:, None], rtol=1e-6)
+    np.testing.assert_allclose(own.noise_std, np.array(noise_std)[:, None], rtol=1e-6)
+    assert own.arsinh_scales.shape == own.noise_std.shape and own.arsinh_scales.isinf().all()
+
+
+def test_arsinh_noise_has_its_scale_in_units_of_each_rounds_noise():
+    segments = {"clip_factors": [1.0, 0.5], "noise_factors": [3.0, 1.0]}
+    own = postures([{"arsinh_scale": 4.0}, {"arsinh_scale": 4.0, **segments}], [2.0, 2.0])
+    np.testing.assert_allclose(own.noise_std.T, [[1.0, 1.0, 1.0, 1.0], [3.0, 3.0, 0.5, 0.5]], rtol=1e-6)
+    np.testing.assert_allclose(own.arsinh_scales.T, [[4.0, 4.0, 4.0, 4.0], [12.0, 12.0, 2.0, 2.0]], rtol=1e-6)
+
+
+def test_every_column_of_a_stack_is_its_cells():
+    """The third cell's sigma is 3, of which its sum has 3/sqrt(0.9) and its count 3/sqrt(0.1)."""
+    kinds = [{"arsinh_scale": 4.0}, {"arsinh_scale": 4.0}, {"adaptive_quantile": 0.3}]
+    own = postures([*kinds, {"kept_share": 0.1}, {"batch_clip": True}], [2.0, 0.0, 6.0, 4.0, 8.0])
+    np.testing.assert_allclose(own.noise_std, [[1.0, 0.0, 3 * 0.9**-0.5, 2.0, 4.0]] * 4, rtol=1e-6)
+    np.testing.assert_allclose(own.arsinh_scales, [[4.0, *[math.inf] * 4]] * 4, rtol=1e-6)  # without noise: none
+    np.testing.assert_allclose(own.step_sizes, [[0.5] * 5] * 2 + [[0.25] * 5] * 2, rtol=1e-6)
+    assert own.kept_shares == (1.0, 1.0, 1.0, 0.1, 1.0) and own.batch_clips == (False,) * 4 + (True,)
+    assert own.adaptive_clips == (None, None, AdaptiveClip(0.3, 0.2, pytest.approx(3 * 0.1**-0.5)), None, None)

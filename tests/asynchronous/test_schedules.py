@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from dpfl.asynchronous import schedules
 from dpfl.asynchronous.schedules import (
     BatchSchedule,
     InputNormalisation,
@@ -133,6 +134,53 @@ def test_noise_is_addressed_and_fades_with_sigma(preparation):
     assert torch.equal(noisy, prepared(preparation, sigma=0.3)[0])
     assert not torch.equal(noisy, prepared(preparation, sigma=0.3, seed=1)[0])
     assert (prepared(preparation, sigma=1e-6)[0] - exact).abs().max() < 1e-3 < (noisy - exact).abs().max()
+
+
+SIGMA, SEEDS = 0.02, range(16)
+CLIENTS = [np.arange(0, 20), np.arange(20, 60), np.arange(60, 140)]
+SPREAD = SIGMA * math.sqrt(1 / 20**2 + 1 / 40**2 + 1 / 80**2) / 3
+"""Deviation of the mean of three clients' statistics, over the sensitivity of a sum."""
+
+
+def assert_standard_normal(draws):
+    """Kolmogorov-Smirnov at a false-alarm rate of 1e-6; scales of 2/3 and 3/2 are told apart."""
+    assert stats.kstest(draws, "norm").pvalue > 1e-6
+    assert all(stats.kstest(draws * scale, "norm").pvalue < 1e-6 for scale in (2 / 3, 3 / 2))
+
+
+def test_normalised_inputs_carry_the_noise_of_every_clients_sigma():
+    """Records of 128 ones: (x, x^2) has the norm 16 and is clipped to 8, 1/2 each; replacing one moves a sum by 16."""
+    ones, corners = torch.ones(140, 128, dtype=torch.float64), torch.tensor([[0.0], [1.0]]).double().expand(2, 128)
+    draws = []
+    for seed in SEEDS:
+        train, test = prepare(
+            InputNormalisation.NORMALISED, ones, corners, CLIENTS, sigma=SIGMA, components=1, seed=seed
+        )
+        zero, one = test  # (0 - first) / deviation and (1 - first) / deviation
+        deviation = 1 / (one - zero)
+        first = -zero * deviation
+        second = deviation.square() + first.square()
+        torch.testing.assert_close(train, one.expand(140, -1))
+        draws += [(moment - 0.5) / (16 * SPREAD) for moment in (first, second)]
+    assert_standard_normal(torch.cat(draws).numpy())
+
+
+def test_principal_components_are_those_of_moments_with_the_noise_of_every_clients_sigma(monkeypatch):
+    """Records of 64 ones: the norm 8 is clipped to 4, so that x x^T is 1/4 throughout and moves by sqrt(2) 4^2."""
+    released = []
+
+    def axes(second_moments, components):
+        released.append(second_moments)
+        return torch.eye(64, dtype=torch.float64)[:, :components]
+
+    monkeypatch.setattr(schedules, "principal_components", axes)
+    ones = torch.ones(140, 64, dtype=torch.float64)
+    for seed in SEEDS[:2]:
+        train, _ = prepare(InputNormalisation.DP_PCA, ones, ones, CLIENTS, sigma=SIGMA, components=3, seed=seed)
+        assert torch.equal(train, ones[:, :3])
+    upper = torch.ones(64, 64).triu().bool()
+    draws = torch.cat([(moments[upper] - 0.25) / (math.sqrt(2) * 16 * SPREAD) for moments in released])
+    assert_standard_normal(draws.numpy())
 
 
 def test_a_layer_normalised_record_depends_on_itself_alone():

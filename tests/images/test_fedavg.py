@@ -1,4 +1,5 @@
 import copy
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -169,6 +170,34 @@ def test_private_clients_divide_by_their_own_divisor_and_draw_their_own_noise():
         len(noise), seed=7, client=2, epoch=0, step=0, dtype=torch.float64, device=torch.device("cpu")
     )
     np.testing.assert_allclose(noise, expected.numpy(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("clients", [[0, 1, 2], [1, 2]])
+def test_clients_that_train_together_end_as_they_do_one_by_one(clients):
+    """Two steps each, but batches of other lengths, divisors of 4, 3 and 2, and other noise; as on a GPU."""
+    multipliers = [[0.5, 0.0, 1.0], [2.0, 0.0, 0.7], [1.5, 0.0, 3.0]]
+    federation = _federation([[2]] * 3, [1.0, INFINITE, 0.5], multipliers, sizes=(8, 6, 5))
+    assert [sampler.divisor for sampler in federation.samplers] == [4, 3, 2]
+    together, draw = federation.start(), torch.Generator().manual_seed(2)
+    together.epoch = 2
+    for part in (together.weights, together.velocity):  # every client begins elsewhere
+        part += 0.1 * torch.randn(part.shape, generator=draw, dtype=torch.float64)
+    before, alone = copy.deepcopy(together), copy.deepcopy(together)
+    federation._epoch(together, clients, [1, 2])
+    for client, variant in itertools.product(clients, [1, 2]):
+        federation._epoch(alone, [client], [variant])
+    for name in ("weights", "velocity"):
+        torch.testing.assert_close(getattr(together, name), getattr(alone, name), rtol=0, atol=1e-12)
+        moved = (getattr(together, name) != getattr(before, name)).all(2)
+        assert moved.tolist() == [[False, client in clients, client in clients] for client in range(3)]
+
+
+def test_neighbours_with_equally_many_steps_train_together_but_on_a_cpu_each_client_alone():
+    federation = _federation([[1]], [1.0], [1.0], sizes=(8, 5, 3, 4, 7, 2))
+    assert [sampler.steps_per_epoch for sampler in federation.samplers] == [2, 2, 1, 1, 2, 1]
+    assert federation._blocks() == [[0], [1], [2], [3], [4], [5]]
+    elsewhere = replace(federation, train=tuple(part.to("meta") for part in federation.train))
+    assert elsewhere._blocks() == [[0, 1], [2, 3], [4], [5]]
 
 
 def test_divergence_is_said_and_stays_with_its_variant():

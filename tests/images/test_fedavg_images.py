@@ -15,15 +15,17 @@ from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.poisson_gaussian import epsilon_interval
 from dpfl.data.loading import load_images
 from dpfl.engine.networks import Architecture, FeatureNorm, Pixels
-from dpfl.engine.sgd import SGD
+from dpfl.engine.sgd import SGD, base_noise
 from dpfl.errors import InputError
 from dpfl.features.scattering import build_features
 from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images import fedavg_images
+from dpfl.images.fedavg import Schedule
 from dpfl.images.fedavg_images import (
     DISTANCES,
     NOISE_BY_CLIENT,
     Accountant,
+    CellStack,
     ClientRecords,
     FedavgCell,
     FedavgSettings,
@@ -256,6 +258,49 @@ def test_moments_ask_for_more_noise_and_the_exact_accountant_for_about_as_much(c
     sigma = calibration["noise_multiplier"].iloc[0]
     assert calibrated(CELLS[:1], accountant="rdp")["noise_multiplier"].iloc[0] > 1.02 * sigma
     assert calibrated(CELLS[:1], accountant="pld")["noise_multiplier"].iloc[0] == pytest.approx(sigma, rel=5e-3)
+
+
+# The noise that a calibration states is the noise that clients add.
+
+
+def noise_table(*rows: tuple[float, str]) -> pd.DataFrame:
+    """A calibration with these noise multipliers: the smallest client's, and a JSON list of each client's."""
+    return pd.DataFrame(rows, columns=["noise_multiplier", NOISE_BY_CLIENT])
+
+
+def test_variants_clip_and_add_noise_as_the_rows_of_their_cells_say():
+    """Of five cells a stack holds four: noise by client, clipped without noise, noise in common, neither."""
+    table = noise_table((2.3, "[1.1, 2.3]"), (9.0, "[8.0, 9.0]"), (0.0, "[]"), (1.7, "[]"), (0.0, "[]"))
+    stack = CellStack((0, 2, 3, 4), (), Schedule(((1,),) * 4), (True, True, True, False))
+    variants = fedavg_images._variants(_settings(clip_norm=0.5, clients=2), table, stack)
+    assert torch.equal(variants.clip_norms, torch.tensor([0.5, 0.5, 0.5, math.inf]))
+    assert torch.equal(variants.noise_multipliers, torch.tensor([[1.1, 0.0, 1.7, 0.0], [2.3, 0.0, 1.7, 0.0]]))
+    assert torch.equal(variants.noise_std, torch.tensor([[0.55, 0.0, 0.85, 0.0], [1.15, 0.0, 0.85, 0.0]]))
+
+
+def test_a_step_with_noise_ends_at_the_noise_of_its_client_from_one_without(bars, monkeypatch):
+    """Clients of 60 and 30 records that are one batch each: learning_rate * sigma * C / records times the draws."""
+    models, epoch = [], SGD.epoch
+
+    def record(self, weights, *rest):
+        epoch(self, weights, *rest)
+        models.append(weights.clone())
+
+    monkeypatch.setattr(SGD, "epoch", record)
+    once = {"local_epochs": 1, "rounds": 1}
+    cells = ({**once, "epsilon": math.inf}, {**once, "epsilon": 3.0}, {**once, "epsilon": math.inf, "clip": True})
+    settings = SETTINGS | {"dataset": "digits", "clients": 2, "client_share": [0.2, 0.1], "batch_size": 500}
+    job = TrainingJob("p", "fedavg_images", "j", {**settings, "clip_norm": 0.5}, cells, (4,), MACHINE)
+    noise = noise_table((0.0, "[]"), (2.3, "[1.1, 2.3]"), (0.0, "[]")).assign(privacy_records=30)
+    columns = pd.DataFrame([FedavgCell.of(cell).columns(cell) for cell in cells])
+    fedavg_images.train(job, Folders(bars, bars), columns.join(noise), None, lambda done, total: None)
+    clients = models[2:]  # the first two are the plain cell's, with batches of its own
+    assert [len(client[0]) for client in clients] == [2, 2]
+    for client, scale in enumerate((0.3 * 1.1 * 0.5 / 60, 0.3 * 2.3 * 0.5 / 30)):
+        noisy, silent = clients[client][0]
+        address = {"seed": 4, "client": client, "epoch": 1, "step": 0}
+        draws = base_noise(len(noisy), **address, dtype=noisy.dtype, device=noisy.device)
+        torch.testing.assert_close(silent - noisy, scale * draws, rtol=0, atol=1e-6)  # float32 weights below 1
 
 
 SHUFFLED = LINEAR | {"plain_batches": "shuffled"}

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,17 @@ def rows(text):
 @pytest.mark.skipif(not SHIPPED, reason="no results of scale paper are here")
 def test_the_readme_says_what_the_results_say():
     assert updated(README, contents(RESULTS, configuration.read(RESULTS / "config.yaml"))) == README
+
+
+@pytest.mark.skipif(not SHIPPED, reason="no results of scale paper are here")
+def test_the_numbers_on_the_rate_of_the_pixel_cnns_are_its_tables():
+    table = (RESULTS / "tables" / "bhaskar2025_open_settings.md").read_text(encoding="utf-8")
+    text = " ".join(README.split())
+    [(papers, shipped)] = re.findall(r"is nearer to the published values \((.+?) points, not (.+?)\)", text)
+    [again] = re.findall(r"not if one seed runs again \((.+?)\)", text)
+    [rule] = [line for line in table.splitlines() if line.startswith("- CIFAR-10: (0.2, 0.5), shuffled has")]
+    assert f"points ((0.3, 0.5), fixed: {papers})" in rule
+    assert f"CIFAR-10 (0.2, 0.5), fixed: {again} points, not {shipped};" in table
 
 
 def test_a_row_a_paper_and_nothing_else_changes(made):

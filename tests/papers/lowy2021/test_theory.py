@@ -358,7 +358,9 @@ def test_only_private_runs_with_tight_noise_that_trust_nobody_are_listed_and_eac
 
 def test_the_page_spans_what_a_study_has():
     rows = pd.DataFrame({"study": "shuffle", "algorithm": "one_pass", "epsilon": 2.0, "tight": [3.0, 4.0]})
-    rows = rows.assign(theorem=12.0, tight_spends=[1.9, 2.0], theorem_spends=[0.5, 0.25])
-    [line] = theory_rates.noise_page(rows).body.to_dict("records")
+    rows = rows.assign(theorem=12.0, tight_spends=[1.9, 2.0], theorem_spends=[0.5, 0.25], delta=[1e-6, 1e-13])
+    page = theory_rates.noise_page(rows)
+    [line] = page.body.to_dict("records")
+    assert page.notes[1].startswith("ε at δ = 1e-06 or 1e-13; one record is replaced")
     assert (line["settings"], line["noise, tight"], line["noise, theorem"]) == ("2", "3 to 4", "12")
     assert (line["ε spent, theorem"], line["times looser"]) == ("0.25 to 0.5", "4 to 8")

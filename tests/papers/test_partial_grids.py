@@ -56,7 +56,7 @@ def make(results: Results, key: str, kind: str, name: str, data: pd.DataFrame | 
     if kind == "tables" and data is None:
         tables.make(key, name, results, csv.parent)
         return
-    write_csv(compute_or_placeholder(recipe(key, kind, name).data, results) if data is None else data, csv)
+    write_csv(compute_or_placeholder(recipe(key, kind, name).data, results, key, name) if data is None else data, csv)
     if data is None:
         figures.write_pictures(key, name, csv, (".png",))
 

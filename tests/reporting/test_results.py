@@ -9,12 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.catalog import load
+from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.provenance.trace import read_rows
 from dpfl.reporting import figures, style, tables
 from dpfl.reporting.claims import evaluate
-from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv, write_table
+from dpfl.reporting.results import (
+    NotRunError,
+    Results,
+    compute_or_placeholder,
+    own_code,
+    read_csv,
+    removed_unless_finished,
+    write_csv,
+    write_table,
+)
 from dpfl.reporting.rules import Verdict
 
 
@@ -25,6 +34,22 @@ def test_a_table_comes_back_with_every_digit_and_every_empty_text(tmp_path):
     write_csv(table, tmp_path / "t.csv")
     pd.testing.assert_frame_equal(read_csv(tmp_path / "t.csv"), table, check_exact=True, check_dtype=False)
     assert b"\r" not in (tmp_path / "t.csv").read_bytes()
+
+
+def test_a_failing_line_of_a_papers_own_code_is_named(tmp_path):
+    own = {"__name__": "dpfl.papers.smith2026.tables"}
+    exec(compile("def risks(results):\n    return results['noise']", "papers/smith2026/tables.py", "exec"), own)
+    with pytest.raises(InputError, match=r"^smith2026: table risk: tables\.py, line 2: KeyError: 'noise'$"):
+        compute_or_placeholder(own["risks"], {}, "smith2026", "table risk")
+    with pytest.raises(InputError, match=r"^smith2026: table risk: data returned a NoneType, no DataFrame$"):
+        compute_or_placeholder(lambda _: None, {}, "smith2026", "table risk")
+    with pytest.raises(ZeroDivisionError), own_code("smith2026", "table risk"):
+        1 / 0  # noqa: B018 - a fault that is not in the paper's code keeps its traceback
+    page = tmp_path / "t.csv"
+    page.write_text("a\n1\n")
+    with pytest.raises(KeyError), removed_unless_finished(page):
+        raise KeyError
+    assert not page.exists()
 
 
 def test_every_float_is_read_exactly(tmp_path):
@@ -73,7 +98,7 @@ def test_runs_of_a_paper_are_one_table(tmp_path):
     results = Results(tmp_path / "demo", {"bhaskar2025": tuple(paths)})
     assert results.runs("bhaskar2025")["seed"].tolist() == [1, 0]  # in the order of the files' names
     assert results.runs("lowy2021").empty
-    with pytest.raises(InputError, match=r"^no paper lowy2012; there are asoodeh2020, .*lowy2021, vandijk2023$"):
+    with pytest.raises(InputError, match=rf"^no paper lowy2012; there are {', '.join(keys())}$"):
         results.runs("lowy2012")  # an empty table would be a page that says that nothing was run
     assert np.isfinite(results.runs("bhaskar2025")["accuracy_pct"]).all()
     mine = results.runs("bhaskar2025")

@@ -1,6 +1,7 @@
 """Cases and rules against simulated data: each verdict is reached, and wrong ones as seldom as is stated."""
 
 import math
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpfl.errors import InputError
 from dpfl.reporting.rules import (
     ALPHA,
     LEVEL,
@@ -523,3 +525,24 @@ def test_a_row_is_the_case_of_its_interval_and_names_the_data_that_stand_in():
 def test_a_number_that_no_run_gives_is_a_case_without_runs():
     case = from_interval("case", math.nan, math.nan, math.nan, level=0.9, target=0.0)
     assert case.n == 0 and math.isnan(case.estimate) and math.isnan(case.p_outside(-1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"target": math.nan}, "target is nan"),
+        ({"error": -1.0}, "must be at least 0"),
+        ({"margin": -0.1}, "must be at least 0"),
+        ({"margin": math.nan}, "must be at least 0"),
+        ({"kind": "difference"}, "kind is 'difference'; it must be a ClaimKind"),
+    ],
+)
+def test_a_case_that_would_decide_by_a_slip_is_refused(facts, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        Case("case", 1.0, **facts)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 90])
+def test_a_level_in_per_cent_is_refused(level):
+    with pytest.raises(InputError, match="it must be a share"):
+        from_interval("case", 5, 1.0, 0.1, level=level)

@@ -158,6 +158,7 @@ def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
     from dpfl import catalog, experiments
     from dpfl.reporting.claims import require_usable
     from dpfl.reporting.figures import FigureRecipe
+    from dpfl.reporting.results import own_code
     from dpfl.reporting.tables import TableRecipe
 
     recipes = {"tables": TableRecipe, "figures": FigureRecipe}
@@ -165,8 +166,13 @@ def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
     for job in jobs:
         experiments.require_known(job)
     for paper in resolved["papers"]:
-        require_usable(paper)
+        with own_code(paper, "claims"):
+            require_usable(paper)
         for kind in ("tables", "figures"):
+            with own_code(paper, kind):
+                unnamed = catalog.recipes(paper, kind).keys() - getattr(load(paper), kind).keys()
+            if unnamed:
+                raise InputError(f"{paper}: {kind} of paper.yaml lacks {min(unnamed)}, which {kind.upper()} has")
             for name in getattr(load(paper), kind):
                 made = catalog.recipe(paper, kind, name)
                 if not isinstance(made, wanted := recipes[kind]):

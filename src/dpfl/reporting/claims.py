@@ -24,7 +24,7 @@ from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.reporting.columns import COLUMNS
 from dpfl.reporting.display_names import percent
-from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
+from dpfl.reporting.results import NotRunError, Results, own_code, read_csv, write_table
 from dpfl.reporting.rules import (
     ALPHA,
     LEVEL,
@@ -115,7 +115,7 @@ def require_jobs(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
         for key, value in named:
             if not any(decides(job, {**claim["runs"], key: [value]}) for job in jobs):
                 raise InputError(
-                    f"{paper}/claims.yaml: {name}: runs names {key} {value}, which no job of any scale has"
+                    f"{paper}/claims.yaml: {name}: runs names {key} {value!r}, which no job of any scale has"
                 )
 
 
@@ -212,6 +212,10 @@ def check_of(paper: str, key: str) -> Check | None:
     if not callable(function):
         raise InputError(f"{paper}/claims.yaml: {key} needs a function of this name in claims.py, or a key pending")
     if "cases" not in claim:
+        try:
+            signature(function).bind(None)
+        except TypeError as slip:
+            raise InputError(f"{place} takes the results: {slip}") from None
         return function
     sets = [arguments for each in claim["cases"] for arguments in each_of(each)]
     for arguments in sets:
@@ -242,7 +246,8 @@ def _judgement(paper: str, key: str, claim: Mapping[str, Any], results: Results)
     if check is None:
         return Judgement(Verdict.NOT_RUN, claim["pending"])
     try:
-        evidence = check(results)
+        with own_code(paper, f"claim {key}"):
+            evidence = check(results)
         if not isinstance(evidence, ClaimEvidence):
             raise InputError(
                 f"{paper}/claims.py: {key} returned a {type(evidence).__name__}; it must return a ClaimEvidence"

@@ -14,7 +14,16 @@ from dpfl.catalog import recipe
 from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting import display_names, style
-from dpfl.reporting.results import NotRunError, Results, compute_or_placeholder, read_csv, refuse_not_run, write_table
+from dpfl.reporting.results import (
+    NotRunError,
+    Results,
+    compute_or_placeholder,
+    own_code,
+    read_csv,
+    refuse_not_run,
+    removed_unless_finished,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,11 +49,13 @@ class FigureRecipe:
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, the picture as .svg, .pdf and .png and the caption as .rst; return the paths,
     the CSV first."""
-    made: FigureRecipe = recipe(paper, "figures", name)
+    with own_code(paper, f"figure {name}"):
+        made: FigureRecipe = recipe(paper, "figures", name)
     csv = folder / f"{paper}_{name}.csv"
-    data = compute_or_placeholder(made.data, results)
+    data = compute_or_placeholder(made.data, results, paper, f"figure {name}")
     write_table(data, csv)
-    return [csv, *write_pictures(paper, name, csv)]
+    with own_code(paper, f"figure {name}"), removed_unless_finished(csv):
+        return [csv, *write_pictures(paper, name, csv)]
 
 
 def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
@@ -54,10 +65,10 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
     with style.apply_style():
         try:
             data = _refuse_empty(refuse_not_run(read_csv(csv)))
-            figure = made.draw(data)
+            figure, message = made.draw(data), made.message(data)
             if not isinstance(figure, Figure):
                 raise InputError(f"{paper}: figure {name}: draw returned a {type(figure).__name__}, no Figure")
-            style.headline(figure, made.message(data))
+            style.headline(figure, message)
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
         style.use_greek_symbols(figure)

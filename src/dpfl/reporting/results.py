@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from traceback import walk_tb
 from typing import IO
 
 import pandas as pd
@@ -51,10 +52,49 @@ def not_run_table(reason: NotRunError) -> pd.DataFrame:
     return pd.DataFrame({_NOT_RUN: [str(reason)]})
 
 
-def compute_or_placeholder(make: Callable[[Results], pd.DataFrame], results: Results) -> pd.DataFrame:
-    """Return the data that `make` computes from the results, or the placeholder if nothing of them was run."""
+@contextmanager
+def own_code(paper: str, what: str) -> Iterator[None]:
+    """Name the line at which a paper's own code fails: "smith2026: table risk: tables.py, line 31: KeyError: 'noise'".
+
+    Raises InputError in place of whatever the author's code raises, but for InputError itself; what fails elsewhere is
+    a fault of ours and keeps its traceback.
+    """
     try:
-        data = make(results)
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as slip:
+        steps = [(frame.f_globals.get("__name__", ""), frame, line) for frame, line in walk_tb(slip.__traceback__)]
+        own = [(frame, line) for name, frame, line in steps if name.startswith(f"dpfl.papers.{paper}.")]
+        if not own:
+            raise
+        file, line = Path(own[-1][0].f_code.co_filename).name, own[-1][1]
+        said = " ".join(f"{type(slip).__name__}: {slip}".split())
+        raise InputError(f"{paper}: {what}: {file}, line {line}: {said}") from slip
+
+
+@contextmanager
+def removed_unless_finished(csv: Path) -> Iterator[None]:
+    """Remove the data of a page whose other files cannot be made: without them it would be called damaged."""
+    try:
+        yield
+    except BaseException:
+        csv.unlink(missing_ok=True)
+        raise
+
+
+def compute_or_placeholder(
+    make: Callable[[Results], pd.DataFrame], results: Results, paper: str, what: str
+) -> pd.DataFrame:
+    """Return the data that `make` computes from the results, or the placeholder if nothing of them was run.
+
+    Raises InputError, naming the paper and `what` it makes, where `make` fails or returns something else.
+    """
+    try:
+        with own_code(paper, what):
+            data = make(results)
+        if not isinstance(data, pd.DataFrame):
+            raise InputError(f"{paper}: {what}: data returned a {type(data).__name__}, no DataFrame")
         if data.columns.empty:
             raise NotRunError("no run of this page in this configuration")
         return data

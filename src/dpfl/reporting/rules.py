@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
+from dpfl.errors import InputError
 from dpfl.reporting.statistics import LEVEL as BAR_LEVEL
 from dpfl.reporting.statistics import holm
 
@@ -97,6 +98,15 @@ class Case:
     published: float = math.nan
     stand_in: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise InputError for numbers that would give a verdict of their own: a target of nan, a negative error."""
+        if math.isnan(self.target):
+            raise InputError(f"case {self.case}: target is nan; it must be a number")
+        if self.error < 0 or (self.margin is not None and not self.margin >= 0):
+            raise InputError(f"case {self.case}: error {self.error} and margin {self.margin} must be at least 0")
+        if self.kind is not None and not isinstance(self.kind, ClaimKind):
+            raise InputError(f"case {self.case}: kind is {self.kind!r}; it must be a ClaimKind")
+
     def interval(self) -> tuple[float, float]:
         """Return the two ends of the interval of `estimate` at LEVEL, nan for a single run."""
         half = float(stats.t.ppf(0.5 + LEVEL / 2, self.freedom)) * self.error if self.error else self.error
@@ -139,6 +149,8 @@ def from_interval(case: str, n: int, estimate: float, half_width: float, *, leve
     `facts` are further fields of `Case`. Below two runs the error is nan; nan runs, if no number could be computed
     from what was run, are none.
     """
+    if not 0 < level < 1:
+        raise InputError(f"case {case}: level is {level}; it must be a share, between 0 and 1")
     n = 0 if math.isnan(n) else n
     freedom = n - 1
     error = float(half_width / stats.t.ppf(0.5 + level / 2, freedom)) if n >= 2 else math.nan

@@ -23,8 +23,10 @@ from dpfl.reporting.results import (
     NotRunError,
     Results,
     compute_or_placeholder,
+    own_code,
     read_csv,
     refuse_not_run,
+    removed_unless_finished,
     write_table,
 )
 
@@ -81,12 +83,14 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     A table that private runs stand behind, by its column `origins`, has a privacy card too,
     <folder>/<paper>_<name>.privacy.md.
     """
-    made: TableRecipe = recipe(paper, "tables", name)
+    with own_code(paper, f"table {name}"):
+        made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
-    data = compute_or_placeholder(made.data, results)
+    data = compute_or_placeholder(made.data, results, paper, f"table {name}")
     _refuse_uncompared(paper, name, data)
     write_table(data, csv)
-    paths = [csv, *write_pages(paper, name, csv)]
+    with own_code(paper, f"table {name}"), removed_unless_finished(csv):
+        paths = [csv, *write_pages(paper, name, csv)]
     place = csv.with_suffix(".privacy.md")
     private = private_runs(_made_of(data, results.runs(paper))) if ORIGINS in data else pd.DataFrame()
     if len(private):

@@ -129,7 +129,7 @@ def _run_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
 def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:
     """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
-    write_csv(compute_or_placeholder(recipe(paper, "figures", name).data, results), path)
+    write_csv(compute_or_placeholder(recipe(paper, "figures", name).data, results, paper, f"figure {name}"), path)
     return [path, display_names.write("figures", paper, name, path)]
 
 

@@ -75,6 +75,7 @@ def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
         ("paper.yaml", FACTS.replace(CAPTION, "Mean"), "caption is 'Mean'; it must be a text of 81 characters or more"),
         ("paper.yaml", FACTS.replace("title: Risk", "title: ''"), "title is ''; it must be a text that is not empty"),
         ("paper.yaml", FACTS.replace("risk:", "ri sk:"), "is 'ri sk'; it must be lower-case letters, digits and _"),
+        ("paper.yaml", FACTS.replace("url: https://example.org", "url: 2024-13-45"), f"{KEY}/paper.yaml is not YAML: "),
         ("claims.yaml", "a: [", f"{KEY}/claims.yaml is not YAML: "),
         ("grid.yaml", "demmo: []", f"{KEY}/grid.yaml: unknown key demmo"),
     ],
@@ -137,6 +138,18 @@ def test_no_key_occurs_twice_however_it_is_written(text, key):
 def test_a_merged_mapping_may_be_overridden():
     text = "base: &b {a: 1, c: 3}\nown: {<<: *b, a: 2}"
     assert yaml.load(text, catalog._PaperLoader)["own"] == {"a": 2, "c": 3}
+
+
+def test_a_module_that_is_no_text_is_found_by_its_bytes(papers, tmp_path):
+    papers("tables.py", "TABLES = {}\n")
+    (tmp_path / KEY / "study.py").write_bytes(b"FIGURES = {}  # \xff\x00\n")
+    assert catalog.recipe_code(KEY, "tables") == (f"dpfl.papers.{KEY}.tables:TABLES",)
+    assert catalog.recipe_code(KEY, "figures") == (f"dpfl.papers.{KEY}.study:FIGURES",)
+
+
+def test_a_number_with_an_exponent_alone_is_a_number():
+    text = "[1e-5, -2E3, 1e+2, 1.5e-5, '1e-5', 1e5a, e5]"
+    assert yaml.load(text, catalog._PaperLoader) == [1e-5, -2000.0, 100.0, 1.5e-5, "1e-5", "1e5a", "e5"]
 
 
 def test_a_float_is_no_integer_of_a_schema():

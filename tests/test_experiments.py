@@ -136,6 +136,25 @@ def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(job)
             experiments.require_known(changed)
 
 
+@pytest.mark.parametrize("name", ["paper", "job", "experiment", "seed", "status", "stand_in_for", "data_note"])
+def test_a_setting_with_the_name_of_a_column_of_every_run_is_refused(job, name):
+    """Before it is asked whether the experiment has such a field: the run table would hold the one or the other."""
+    experiments.load(job.experiment)
+    for changed in (
+        replace(job, settings={**job.settings, name: 3}),
+        replace(job, cells=({**job.cells[0], name: 3},)),
+    ):
+        with pytest.raises(InputError, match=f"the setting {name} has the name of a column that says whose run a row"):
+            experiments.require_known(changed)
+
+
+@pytest.mark.parametrize("name", ["dataset", "study"])
+def test_what_a_whole_job_shares_is_no_axis_of_its_cells(job, name):
+    experiments.load(job.experiment)
+    with pytest.raises(InputError, match=f"cells vary {name}, which a whole job shares: move it to sweep"):
+        experiments.require_known(replace(job, cells=({**job.cells[0], name: "mnist"},)))
+
+
 def test_an_experiment_that_there_is_not_is_refused_by_the_file_that_names_it(job):
     with pytest.raises(InputError, match=r"^asoodeh2021/grid.yaml: experiment 'trusted' is unknown, should be one of"):
         experiments.require_known(replace(job, experiment="trusted"))

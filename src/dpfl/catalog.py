@@ -37,11 +37,17 @@ class UniqueKeys(SafeConstructor):
         return super().construct_mapping(node, deep)
 
 
+EXPONENT_ALONE = ("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+"""The numbers that a loader resolves besides PyYAML's: 1e-5 is 0.00001, as YAML 1.2 has it, not a text."""
+
 _SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PaperLoader(UniqueKeys, _SAFE_LOADER):
     """Safe loader, by libyaml if there is one: every stage reads these files, and it is ten times as fast."""
+
+
+_PaperLoader.add_implicit_resolver(*EXPONENT_ALONE)
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def _content(path: Path, name: str) -> dict[str, Any]:
     """Return the content of a YAML file, empty where the file is; raises InputError by its `name`."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _PaperLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: bytes that are no text, a date that cannot be
         raise InputError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict | None):
         raise InputError(f"{name} must have keys and values, found {type(content).__name__}")
@@ -182,12 +188,12 @@ def _require_module(key: str, name: str) -> None:
 def recipe_code(key: str, kind: str) -> tuple[str, ...]:
     """Return what makes a paper's tables or figures (`kind`): TABLES or FIGURES of its files, for source_digest.
 
-    Of errata.py it is all: its table finds functions by their names. The files are found by their text, so that nothing
-    is imported here.
+    Of errata.py it is all: its table finds functions by their names. The files are found by their bytes: nothing is
+    imported here, and what is no text is refused where it is imported.
     """
     name = kind.upper()
-    assigned = re.compile(rf"^{name}\b.*=", re.MULTILINE)
-    files = (path for path in sorted((PAPERS / key).glob("*.py")) if assigned.search(path.read_text(encoding="utf-8")))
+    assigned = re.compile(rf"^{name}\b.*=".encode(), re.MULTILINE)
+    files = (path for path in sorted((PAPERS / key).glob("*.py")) if assigned.search(path.read_bytes()))
     homes = (f"dpfl.papers.{key}.{path.stem}" for path in files)
     return tuple(home if home.endswith(".errata") else f"{home}:{name}" for home in homes)
 

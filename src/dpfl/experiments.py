@@ -58,6 +58,10 @@ _STATEMENT = tuple(
 """What a run's privacy statement has at least: without these nobody can check its epsilon."""
 _LABELS = ("dataset", "study", "axis")
 """Keys of jobs that name data and pages, and that no experiment has to read."""
+_WHOLE = ("dataset", "study")
+"""Those that are a whole job's, never a cell's."""
+_WRITTEN = ("paper", "job", "experiment", "seed", "status", "stand_in_for", "data_note")
+"""Columns of run tables that say whose run a row is and how it ended: no setting has such a name."""
 
 
 class Experiment(Protocol):
@@ -111,14 +115,23 @@ def _functions(path: Path) -> frozenset[str]:
 def require_known(job: TrainingJob) -> None:
     """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen.
 
-    So is a setting of paper.yaml that neither an experiment of the paper's grid nor one of its own modules reads, and
-    an experiment that there is not.
+    So is a setting of paper.yaml that neither an experiment of the paper's grid nor one of its own modules reads, an
+    experiment that there is not, a setting with the name of a column that says whose run a row is, and a data set or a
+    study among the cells.
     """
     if job.experiment not in names():
         known = ", ".join(names())
         raise InputError(f"{job.paper}/grid.yaml: experiment {job.experiment!r} is unknown, should be one of {known}")
     read, of_all = _read_by(job.experiment), catalog.load(job.paper).settings.keys()
-    given = {*job.settings, *(key for cell in job.cells for key in cell)}
+    varied = {key for cell in job.cells for key in cell}
+    given = {*job.settings, *varied}
+    if taken := sorted(given & set(_WRITTEN)):
+        raise InputError(
+            f"{job.paper}/{job.name}: the setting {taken[0]} has the name of a column that says whose run a row is; "
+            "rename it"
+        )
+    if shared := sorted(varied & set(_WHOLE)):
+        raise InputError(f"{job.paper}/{job.name}: cells vary {shared[0]}, which a whole job shares: move it to sweep")
     if unknown := sorted(given - of_all - read):
         raise InputError(
             f"{job.paper}/{job.name}: {job.experiment} reads no setting {unknown[0]}{_hint(unknown[0], read)}"

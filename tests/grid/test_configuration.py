@@ -124,6 +124,7 @@ def test_any_file_is_a_configuration_or_refused_in_one_line(repository, tmp_path
         (b"a: " + b"1:" * 20_000 + b"1", "base 60"),
         (b"a: 0777", "'0777' is a number of base 8"),
         (b"a: 1.0e+400", "1.0e+400"),
+        (b"a: 1e400", "1e400"),
         (b'a: "x\\ud800"', "half a character"),
         (b'"x\\ud800": 1', "half a character"),
         (b"\xff\xfe\x00a", "not YAML"),
@@ -155,5 +156,7 @@ def test_a_mapping_is_read_and_an_empty_file_is_an_empty_one(tmp_path):
     assert load_mapping(path) == {"a": [1, float("inf")], "b": {"c": "é"}}
     path.write_text("a: [0, -1, 0x1F, 9223372036854775807, 1_000, '1:30', '0777', -.inf, 0.5, 1.0e-400, 2:a]\n")
     assert load_mapping(path)["a"] == [0, -1, 31, 2**63 - 1, 1000, "1:30", "0777", -math.inf, 0.5, 0.0, "2:a"]
+    path.write_text("a: [1e-5, -2E3, 1e+2, '1e-5', 1e5a, e5]\n")
+    assert load_mapping(path)["a"] == [1e-5, -2000.0, 100.0, "1e-5", "1e5a", "e5"]
     path.write_text("# nothing\n")
     assert load_mapping(path) == {}

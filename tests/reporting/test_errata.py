@@ -88,6 +88,10 @@ def test_a_file_without_entries_is_one_line(monkeypatch):
         (lambda: 1.0, "errata.yaml: off: its function in errata.py: got an unexpected keyword argument 'n'"),
         (lambda n, m: 1.0, "errata.yaml: off: its function in errata.py: missing a required argument: 'm'"),
         (lambda n: 1.0, "errata.py: off returned a float; it must return Numbers"),
+        (lambda n: Numbers("many", 1, 1), "errata.py: off returned printed 'many'; it must be a number"),
+        (lambda n: Numbers(1, None, 1), "errata.py: off returned corrected None; it must be a number"),
+        (lambda n: Numbers(1, 1, [1]), "errata.py: off returned independent [1]; it must be a number"),
+        (lambda n: Numbers(1, 1, 1, {}, 2, "wide"), "errata.py: off returned interval 'wide'; it must be a number"),
     ],
 )
 def test_a_slip_in_the_function_of_an_entry_is_one_line(monkeypatch, function, said):

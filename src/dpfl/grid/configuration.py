@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 from yaml.composer import ComposerError
 
-from dpfl.catalog import UniqueKeys, dataset_entries, keys, validator
+from dpfl.catalog import EXPONENT_ALONE, UniqueKeys, dataset_entries, keys, validator
 from dpfl.errors import InputError, schema_fault
 
 # Read a YAML file that a person wrote: every fault is one line that names the file.
@@ -67,6 +67,7 @@ class _Loader(UniqueKeys, yaml.SafeLoader):
         return value
 
 
+_Loader.add_implicit_resolver(*EXPONENT_ALONE)
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 

@@ -126,6 +126,12 @@ def _numbers(paper: str, name: str, arguments: Mapping[str, object]) -> Numbers:
     numbers = function(**arguments)
     if not isinstance(numbers, Numbers):
         raise InputError(f"{paper}/errata.py: {name} returned a {type(numbers).__name__}; it must return Numbers")
+    for field in ("printed", "corrected", "independent", "interval"):
+        value = getattr(numbers, field)
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise InputError(f"{paper}/errata.py: {name} returned {field} {value!r}; it must be a number") from None
     return numbers
 
 

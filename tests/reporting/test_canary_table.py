@@ -5,7 +5,7 @@ import pandas as pd
 from dpfl.accounting import FixedBatches, guarantee
 from dpfl.attacks.noise_family import StepEvidence, family_epsilon
 from dpfl.reporting.canary_table import canaries, canaries_page, control_notes
-from dpfl.reporting.report_page.contents import sections_of
+from dpfl.reporting.report_page.sections import sections_of
 from dpfl.reporting.results import Results, write_csv
 
 

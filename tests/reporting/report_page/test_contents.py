@@ -1,27 +1,15 @@
-"""What the report holds: its sections and pictures, counts of jobs, and runs whose code no commit names."""
+"""What the report holds of each paper: its findings, data, settings and claims."""
 
-import base64
-import json
-import os
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, record_path
+from dpfl.files import file_sha256
 from dpfl.grid import configuration, expansion
-from dpfl.reporting.report_page.contents import (
-    JobCounts,
-    contents,
-    job_counts,
-    picture_uri,
-    sections_of,
-    total,
-    untraced_runs,
-)
+from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import html, markdown
-from dpfl.reporting.results import not_run_table
 
 
 @pytest.fixture
@@ -102,37 +90,6 @@ def test_a_table_that_was_edited_or_is_of_an_earlier_version_is_one_line(changed
         contents(folder, made[1])
 
 
-CONFIG = configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "lowy2021"]})
-
-
-def trained(folder, *jobs):
-    """Put run tables of jobs there."""
-    for job in jobs:
-        path = expansion.run_table_path(folder, job.paper, job.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"runs")
-
-
-def test_jobs_are_counted_by_their_run_tables(tmp_path):
-    jobs = expansion.expand(CONFIG)
-    own = [job for job in jobs if job.paper == "lowy2021"]
-    trained(tmp_path, *own[:-1])
-    counts = job_counts(tmp_path, CONFIG)
-    assert (counts["lowy2021"].run, counts["lowy2021"].total, counts["lowy2021"].not_run) == (len(own) - 1, len(own), 1)
-    assert [group[2] - group[1] for group in counts["lowy2021"].open_groups] == [1]
-    assert sum(group[2] for group in counts["lowy2021"].groups) == len(own)
-    both = total(counts.values())
-    assert (both.run, both.total) == (len(own) - 1, len(jobs))
-    trained(tmp_path, *jobs)
-    assert total(job_counts(tmp_path, CONFIG).values()).sentence() == f"All {len(jobs)} jobs were run."
-
-
-def test_the_sentence_counts_what_was_run():
-    assert JobCounts(245, 460).sentence() == "245 of 460 jobs were run."
-    assert JobCounts(1, 1).sentence() == "The one job was run."
-    assert JobCounts(0, 0).sentence() == ""
-
-
 def leading(view, *findings):
     """The findings of a paper whose paper.yaml has these."""
     return replace(view, paper=replace(view.paper, findings=list(findings))).findings
@@ -199,118 +156,6 @@ def test_a_finding_of_which_nothing_is_finished_is_left_out(page):
         {"sentence": "B", "table": "overlap", "figure": "splits"},
     ]
     assert leading(page.papers[1], *entries) == []
-
-
-@pytest.fixture
-def parts(made):
-    return sections_of(made[0], "bhaskar2025")
-
-
-def named(parts, name):
-    [part] = [each for each in (*parts.tables, *parts.figures) if each.name == name]
-    return part
-
-
-def test_only_finished_tables_and_figures_are_shown(parts):
-    assert [each.name for each in parts.tables] == ["table_2"]
-    assert [each.name for each in parts.figures] == ["distances"]
-    assert len(parts.numbers) == 72
-
-
-def test_printed_numbers_stand_beside_ours_a_row_each(parts):
-    table = named(parts, "table_2")
-    first = dict(zip(table.grid.columns, table.grid.rows[2].cells, strict=True))
-    assert (first["published"], first["difference, points"], first["agreement"]) == ("96.89", "+5.00", "not reproduced")
-    assert table.grid.rows[2].style == "a-not-reproduced" and table.grid.can_sort and table.grid.has_traces
-    assert "10 clients" in table.said_once
-
-
-def test_the_papers_layout_is_kept_beside(parts):
-    laid_out = named(parts, "table_2").as_laid_out
-    assert "(E, R)" in laid_out.columns and len(laid_out.rows) == 3 * 6
-    difference = laid_out.rows[3 * 2 + 2]  # of (4, 5), the number that the test above reads
-    assert difference.cells[:2] == ("(4, 5)", "difference")
-    assert dict(zip(difference.cells, difference.cell_styles, strict=True))["+5.00*"] == "a-not-reproduced"
-    assert not any("".join(row.cell_styles) for row in laid_out.rows if row.cells[1] != "difference")
-    assert not laid_out.can_sort and laid_out.keeps_first
-
-
-def test_headings_are_shown_once_and_forbid_sorting(made):
-    grid = named(sections_of(made[0], "asoodeh2020"), "errata").grid
-    headings = [row.heading for row in grid.rows if row.heading]
-    assert len(headings) == len(set(headings)) > 1 and not grid.can_sort
-
-
-def test_a_figure_without_runs_gives_its_reason_instead_of_a_picture(parts):
-    figure = named(parts, "distances")
-    assert figure.not_run and figure.picture == ""
-
-
-def test_a_table_without_runs_gives_its_reason(changed):
-    folder = changed("tables/bhaskar2025_table_2.csv", lambda table: not_run_table(ValueError("no such runs")))
-    table = named(sections_of(folder, "bhaskar2025"), "table_2")
-    assert table.not_run == "no such runs" and table.grid is None
-
-
-def test_a_picture_is_the_svg_or_the_png_where_that_is_smaller(tmp_path):
-    csv = tmp_path / "a.csv"
-    assert picture_uri(csv) == ""
-    (csv.parent / "secret.svg").write_text("of the reader")
-    csv.with_suffix(".svg").symlink_to(csv.parent / "secret.svg")
-    assert picture_uri(csv) == ""  # a stranger's link may lead anywhere
-    csv.with_suffix(".svg").unlink()
-    csv.with_suffix(".svg").write_bytes(b"<svg/>")
-    csv.with_suffix(".png").write_bytes(b"png")
-    assert picture_uri(csv) == f"data:image/svg+xml;base64,{base64.b64encode(b'<svg/>').decode()}"
-    csv.with_suffix(".svg").write_bytes(b"<svg/>" * 100_000)
-    assert picture_uri(csv) == f"data:image/png;base64,{base64.b64encode(b'png').decode()}"
-    csv.with_suffix(".png").unlink()
-    assert picture_uri(csv).startswith("data:image/svg+xml")
-
-
-CLEAN = {"commit": "0" * 40, "dirty": False}
-
-
-def test_a_run_table_counts_where_no_commit_accounts_for_its_code(tmp_path):
-    folder = tmp_path / "runs" / "p"
-    folder.mkdir(parents=True)
-    assert untraced_runs(tmp_path, "p") == ""
-    sources = [CLEAN, CLEAN | {"dirty": True}, CLEAN | {"commit": None}, {"commit": "0" * 40}]
-    for number, source in enumerate(sources):
-        table = folder / f"{number}.csv.gz"
-        table.touch()
-        record_path(table).write_text(json.dumps({"source": source}))
-    assert untraced_runs(tmp_path, "p").startswith("2 of 4 run tables were made from a changed source tree or name")
-    for number, text in enumerate(("[]", "{", '{"source": 1}', "[" * 100_000), start=4):
-        table = folder / f"{number}.csv.gz"
-        table.touch()
-        record_path(table).write_text(text)
-    assert untraced_runs(tmp_path, "p").startswith("6 of 8 ")
-    record_path(folder / "0.csv.gz").unlink()
-    os.mkfifo(record_path(folder / "0.csv.gz"))
-    record_path(folder / "3.csv.gz").unlink()
-    assert untraced_runs(tmp_path, "p").startswith("8 of 8 ")
-
-
-@pytest.mark.parametrize(
-    ("digest", "words"), [("a", "is that of runs from an unchanged tree."), ("b", "cannot be compared.")]
-)
-def test_an_untraced_run_affects_nothing_where_its_code_is_that_of_traced_ones(tmp_path, digest, words):
-    folder = tmp_path / "runs" / "p"
-    folder.mkdir(parents=True)
-    for number, source in enumerate([CLEAN | {"digest": "a"}, CLEAN | {"dirty": True, "digest": digest}]):
-        table = folder / f"{number}.csv.gz"
-        table.touch()
-        record_path(table).write_text(json.dumps({"source": source}))
-    assert untraced_runs(tmp_path, "p").endswith(words)
-
-
-def test_runs_of_commits_alone_need_no_sentence(tmp_path):
-    table = tmp_path / "runs" / "p" / "x.csv.gz"
-    table.parent.mkdir(parents=True)
-    table.touch()
-    record_path(table).write_text(json.dumps({"source": CLEAN}))
-    assert untraced_runs(tmp_path, "p") == "" == untraced_runs(tmp_path, "q")
 
 
 def test_refuted_claims_come_first_and_questions_of_ours_are_not_among_them(page):

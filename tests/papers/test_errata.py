@@ -65,7 +65,6 @@ EXPECTED = {
     ("bhaskar2025", "overlapping_clients"): Agrees(3e-3),
     ("bhaskar2025", "intermediate"): Agrees(1.2e-3, absolute=True),  # PRV's 1e-3 and the grid of PLD
     ("bhaskar2025", "noise_on_average"): Agrees(1.2e-3, absolute=True),  # as above
-    ("bhaskar2025", "shares"): Agrees(1e-2),
     ("bhaskar2025", "utility_dimension"): Between(),
     ("lowy2021", "theorem_sampled"): Tighter(),
     ("lowy2021", "later_script"): Agrees(1e-3),

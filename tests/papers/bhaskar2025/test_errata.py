@@ -125,12 +125,6 @@ def test_theorem_3_without_the_dimension_is_exceeded_nearly_surely():
     assert far.independent < far.printed < far.corrected == pytest.approx(0.01)
 
 
-def test_the_records_with_several_of_ten_clients():
-    numbers = errata.shares(10)
-    assert numbers.corrected == pytest.approx(1 - 0.9**10 - 0.9**9) and numbers.runs == errata.DRAWS
-    assert numbers.independent == pytest.approx(numbers.corrected, abs=0.005)
-
-
 def test_what_the_paper_states_is_not_called_unstated():
     """It says: randomly sample a mini-batch of size L; group normalization for ScatterNet + CNN."""
     entry = load("bhaskar2025").errata["unstated_settings"]["printed_form"]

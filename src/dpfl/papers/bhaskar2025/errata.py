@@ -18,7 +18,6 @@ from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, feature_shape
-from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.cells import COLUMN, published_cells
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
 from dpfl.reporting.display_names import data_name, model_name
@@ -26,7 +25,6 @@ from dpfl.reporting.errata import Numbers, errata_recipe
 
 BUDGET, EPOCHS = 2.93, 20
 SMALL_ERROR = 1e-3  # of epsilon: the misprint of erratum 7 is 0.06 at gamma = 4
-DRAWS = 5  # of the clients' records
 
 
 def settings(name: str) -> Any:
@@ -95,17 +93,6 @@ def overlapping_clients(clients: int, holders: int) -> Numbers:
     shown = {"budget": BUDGET, "epochs": EPOCHS, "noise": sigma, "error": dpsgd.PRV_EPSILON_ERROR}
     shown |= {"batch_size": settings("batch_size"), "share": 100 * stats.binom.sf(holders - 1, clients, share)}
     return Numbers(BUDGET, spent(sigma, holders * EPOCHS), spent(sigma, holders * EPOCHS, "prv"), shown)
-
-
-def shares(clients: int) -> Numbers:
-    """Compare a split of the data set with what independent draws of the clients give: records with two or more."""
-    share, records = settings("client_share"), datasets.load("mnist").training_records
-    several = stats.binom.sf(1, clients, share)
-    drawn = []
-    for seed in range(DRAWS):
-        parts = random_shares(records, clients, share, seed, independent=True)
-        drawn.append(float((np.bincount(np.concatenate(parts), minlength=records) > 1).mean()))
-    return Numbers.simulated(0.0, float(several), drawn)
 
 
 def architecture(model: str, dataset: str) -> Numbers:

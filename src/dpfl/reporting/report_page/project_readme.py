@@ -144,7 +144,7 @@ def _row(view: PaperView) -> str:
     limit = f" (all for {view.epsilon_limit['for']})" if view.epsilon_limit else ""
     claimed = [each for each in view.statements if each.stated_by != OWN_BOUND]
     ours = [each for each in view.statements if each.stated_by == OWN_BOUND]
-    epsilons = [_checked(claimed) + (limit if claimed and not ours else ""), _checked(ours) + (limit if ours else "")]
+    epsilons = [_checked(each) + (limit if each else "") for each in (claimed, ours)]
     title = f"[{paper.title}]({paper.url}) [`{paper.key}`](src/dpfl/papers/{paper.key})"
     cells = [title, verdicts, *epsilons]
     return f"| {' | '.join(cells)} |"

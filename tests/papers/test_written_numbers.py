@@ -177,6 +177,16 @@ def distance_in_fixed_order() -> str:
     return f"in fixed order, with which the same rate is {distance_of_the_chosen_rate('fixed')} away"
 
 
+@written("bhaskar2025, claims, more_clients_central_printed, caveat")
+def rows_with_a_step_away() -> str:
+    rows = shipped("tables", "bhaskar2025_table_5")
+    printed = rows.pivot_table("published_accuracy_pct", ["dataset", "model"], "clients")
+    gaps = printed[[10, 25, 50, 100]].rsub(printed[1], axis="index").clip(lower=0)
+    away = int((gaps.diff(axis="columns") > 0).any(axis="columns").sum())
+    assert (away, len(gaps)) == (2, 12)
+    return "In two of the twelve rows one step to more clients moves away from the central model"
+
+
 # vandijk2023: what an adversary learns of a run of 6,000 records and 20 epochs, at delta = 1e-5.
 
 SIGMAS = (1.0, 2.0, 8.0)
@@ -304,6 +314,28 @@ def closings_at_the_longest_delay() -> str:
     rows = shipped("figures", "vandijk2023_delay_loop").query("scenario == 'late_64' and epochs == 10")
     [closings] = rows["closings"].unique()
     return f"A delay of 64 closes the loop only {closings:.1f} times in 240 rounds"
+
+
+# lowy2021 and asoodeh2021: powers that the margin lets pass.
+
+
+def power(paper: str, claim: str, case: str) -> str:
+    """The fitted power of a case that misses its target by more than chance, and not the margin."""
+    row = evidence(paper, claim).loc[case]
+    assert row["status"] == "holds" and row["low"] > row["target"]
+    return f"{row['estimate']:.2f}"
+
+
+@written("lowy2021, claims, one_pass_rate, caveat")
+def power_of_epsilon() -> str:
+    fitted = power("lowy2021", "one_pass_rate", "convex, worst of the family, epsilon, the theorem's noise")
+    return f"The risk falls as epsilon to the power {fitted}, so the margin decides"
+
+
+@written("asoodeh2021, claims, convex_rate, caveat")
+def power_of_rounds() -> str:
+    fitted = power("asoodeh2021", "convex_rate", "synthetic, m = 1, sigma = 0.5")
+    return f"With noise the risk falls as T to the power {fitted}, so the margin decides"
 
 
 # asoodeh2020 and asoodeh2021.

@@ -141,7 +141,7 @@ def plain_heights(axis: Axes) -> None:
     """Label a logarithmic vertical axis of less than three decades with plain numbers at 1, 2 and 5 of each."""
     low, high = axis.get_ylim()
     if high < 1000 * low:
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter(lambda value, _: with_greek_symbols(f"{value:g}"))
         axis.yaxis.set_minor_locator(NullLocator())
 

@@ -67,5 +67,7 @@ def test_risks_beyond_the_published_bound_are_counted():
     data = pd.DataFrame({"exponent": [math.nan, 0.9, 1.1], "excess_risk": [0.1, 0.2, 0.3], "bound_as_printed": 0.25})
     data["features"] = [0, 32, 512]
     assert "power 0.90 to 1.10" in dimension_message(data) and "no d: 1 of 3 risks exceed it" in dimension_message(data)
-    assert "no d: none of these risks exceeds it, up to d = 512" in dimension_message(data.assign(bound_as_printed=1.0))
+    assert "no d: none of 3 risks with a bound exceeds it, up to d = 512" in dimension_message(
+        data.assign(bound_as_printed=1.0)
+    )
     assert dimension_message(data.assign(exponent=math.nan)) == ""

@@ -88,6 +88,12 @@ def test_leads_are_over_the_best_other_split_and_counted(as_runs, rows_of_runs, 
     data = split_cells(as_runs(runs))
     ours = "and in 0 of 1 of ours; another is better beyond chance in 1 of ours"
     assert leads_message(data).endswith(f"published private columns, {ours}")
+    # 93.86 is the highest mean, and no fixed split is ahead: the best of five with the same seed leads by chance.
+    luck = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == 2.93", range(3))
+    luck.loc[
+        (luck["local_epochs"] > 1) & (luck["local_epochs"] == 2 + 2 * luck["seed"].clip(upper=1)), "accuracy_pct"
+    ] = 95
+    assert leads_message(split_cells(as_runs(luck))).endswith("published private columns, and in all 1 of ours")
     figure = draw_leads(data)
     [axis] = figure.axes
     ours, published = axis.containers[0].lines[0], axis.get_lines()[-2]  # the last is the circle
@@ -165,7 +171,7 @@ def test_distances_give_the_power_of_the_clients_and_the_printed_bound(power, bo
         for k in (10, 40, 160)
     ]
     text = distances_message(pd.DataFrame(rows))
-    assert f"as k to the power {power:.2f}" in text and "in all 1 cells with E in steps" in text
+    assert f"as k to the power {power:.2f}" in text and "clients' models in all 1 cells with E in steps" in text
     assert f"exceeded in {int(bound < 5)} with E in passes" in text
 
 

@@ -137,7 +137,9 @@ def test_points_at_which_minibatch_is_better_beyond_chance_are_counted(local, sh
     assert figure_2_message(losses(local).query("algorithm == 'minibatch'")) == ""
     data = losses(local)
     data.loc[(data["algorithm"] == "minibatch") & (data["epsilon"] == 1), "epsilon_spent"] *= 298
-    assert f"of the authors' protocol{worse} (at up to 298 times its ε); with" in figure_2_message(data)
+    assert f"of the authors' protocol{worse} (its bound on ε is up to 298 times local SGD's); with" in figure_2_message(
+        data
+    )
 
 
 def test_a_run_spends_a_share_of_what_is_asked():
@@ -175,7 +177,7 @@ def test_acceleration_is_judged_at_the_theorems_rounds(gap, worse, better):
     assert acceleration_message(data.query("not theorem")) == ""
     sharp = data.assign(task="absolute loss, condition 3", plain_minus_this=5.0)
     both = acceleration_message(pd.concat([data, sharp]))
-    assert "in 1 of 1 problems where the loss is not smooth, as in Theorem 2.3 and in" in both
+    assert "in 1 of 1 problems where the loss is not smooth (as in Theorem 2.3) and in" in both
     assert f"in {better} of 1 problems where it is smooth; it loses in 0 and {worse}; after other" in both
 
 
@@ -183,9 +185,11 @@ def test_acceleration_is_judged_at_the_theorems_rounds(gap, worse, better):
 def test_one_pass_says_what_differing_clients_cost_and_where_the_risk_falls_slowly(slope, share):
     data = pd.DataFrame(
         {"federation": ["alike", "different"], "noise": "tight", "problem": "convex", "axis": "clients", "ratio": 1.1,
-         "slope": slope, "slope_interval": 0.1, "exponent": -0.5}
+         "ratio_interval": 0.05, "slope": slope, "slope_interval": 0.1, "exponent": -0.5}
     )  # fmt: skip
-    assert "by +10 %;" in one_pass_message(data) and f"in {share} panels" in one_pass_message(data)
+    text = one_pass_message(data)
+    assert "by +10 % (1 of 1 points beyond chance);" in text and f"in {share} panels" in text
+    assert "(0 of 1 points beyond chance)" in one_pass_message(data.assign(ratio_interval=0.2))
     assert one_pass_message(data.query("federation == 'alike'")) == ""
 
 

@@ -350,7 +350,7 @@ def test_groups_are_compared_with_the_root_of_their_size():
         {"panel": "growth", "batch": [60, 3000, 60], "group": [16, 16, 1], "mu_ratio": [4.0, 12.0, 1.0]}
     )
     assert groups_message(data).endswith(
-        "the exact μ is 1.0 times that for batches of 60 and 3.0 times that for batches of 3000"
+        "the exact μ is 1.0 times the claim for batches of 60 and 3.0 times the claim for batches of 3000"
     )
 
 
@@ -392,14 +392,15 @@ def test_kinds_of_asynchrony_count_beyond_chance_and_over_a_point():
 def test_delays_are_told_by_step_once_the_loop_has_closed_twice():
     rows = [
         {**DATA, "scenario": scenario, "epochs": 2, "learning_rate": step, "closings": closings, "epoch": epoch}
-        | {"difference_pct": -30.0 * (epoch == 2) if step > 1 else -0.5}
+        | {"difference_pct": -30.0 * (epoch == 2) if step > 1 else -0.5, "difference_interval_pct": 0.6}
         for scenario, step, closings in (
             ("late_16", 4.0, 7.5), ("late_16", 0.25, 7.5), ("late_64", 8.0, 1.5), ("synchronous", 4.0, 0)
         )
         for epoch in (1, 2)
     ]  # fmt: skip
     text = delay_message(pd.DataFrame(rows))
-    assert text.endswith("with step 0.25 by 0.5 points, with step 4 by 30.0 points")
+    few, many = "with step 0.25 by 0.5 points (0 of 1", "with step 4 by 30.0 points (1 of 1"
+    assert text.endswith(f"{few} beyond chance), {many} beyond chance)")
     assert delay_message(pd.DataFrame(rows).query("closings < 2")) == ""
 
 

@@ -286,7 +286,7 @@ def draw_places(data: pd.DataFrame) -> Figure:
     _by_place(axes[-1], data[(data["law"] == Law.GAUSSIAN) & np.isclose(data["epsilon"], SHOWN_EPSILON)])
     style.footer(
         figure,
-        f"Left: last model, public order; empty where δ < {LEAST:g}. Place 1 is the last of "
+        f"Left: last model, public order. Empty where δ < {LEAST:g}. Place 1 is the last of "
         f"n = {data['n'].iloc[0]:,} records. Computed at the noise of the runs.",
     )
     return figure
@@ -390,7 +390,10 @@ def draw_utility(data: pd.DataFrame) -> Figure:
         axis.set_xticks([*budgets, silent], [*(f"{each:g}" for each in budgets), "no\nnoise"])
     axes[0][0].set_ylabel("excess risk")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9)
-    style.footer(figure, f"Hollow: the best step is an end of its grid. {_steps_at_ends(data)} {data_note(data)}")
+    style.footer(
+        figure,
+        f"Hollow: the best step is an end of its grid. {_steps_at_ends(data)} {data_note(data)} No bars without noise.",
+    )
     return figure
 
 

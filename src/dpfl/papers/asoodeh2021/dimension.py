@@ -85,6 +85,9 @@ def draw_dimensions(data: pd.DataFrame) -> Figure:
     fitted = "Right of a line: the power of d with which the cost of noise grows, a fit to each run, ± 90 % interval."
     if (data["exponent_runs"] < data["runs"]).any():
         fitted += " A run in which noise costs nothing at some d has no fit."
+    fitted += " A bound has the colour of its noise."
+    if data["bound_as_printed"].isna().any():
+        fitted += " Corollary 2 has none without noise."
     style.footer(figure, f"{fitted} {users}. {data_note(data)}")
     return figure
 
@@ -94,9 +97,10 @@ def dimension_message(data: pd.DataFrame) -> str:
     powers = data["exponent"].dropna()
     if powers.empty:
         return ""
-    above = int((data["excess_risk"] > data["bound_as_printed"]).sum())
-    enough = f"none of these risks exceeds it, up to d = {data['features'].max():g}"
-    place = f"{above} of {len(data)} risks exceed it" if above else enough
+    bounded = data.dropna(subset="bound_as_printed")
+    above = int((bounded["excess_risk"] > bounded["bound_as_printed"]).sum())
+    enough = f"none of {len(bounded)} risks with a bound exceeds it, up to d = {bounded['features'].max():g}"
+    place = f"{above} of {len(bounded)} risks exceed it" if above else enough
     return f"The cost of noise grows as d to the power {span(powers, '{:.2f}')}; the published bound has no d: {place}"
 
 

@@ -229,7 +229,9 @@ def draw_price(data: pd.DataFrame) -> Figure:
         axes[0].set_title(f"against users, m = {shown['batch_size'].iloc[0]}", fontsize=9)
         _shares(axes[1], price)
     _lines(axes[2], curvature, "regularisation", sigmas)
-    axes[2].set_title("against strong convexity", fontsize=9)
+    if not curvature.empty:
+        sizes = f"m = {count_range(curvature['batch_size'])}, n = {count_range(curvature['users'])}"
+        axes[2].set_title(f"against strong convexity, {sizes}", fontsize=9)
     axes[2].set_xlabel("strong convexity λ")
     for axis in axes:
         if not axis.has_data():
@@ -246,8 +248,8 @@ def draw_price(data: pd.DataFrame) -> Figure:
         figure.legend(handles.values(), handles, loc="outside upper center", ncols=4)
     for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
         if not values.empty:
-            style.ticks_at(axis, sorted(values.unique())[::2])
-    style.footer(figure, f"A bound has the colour of its noise. {data_note(data)}")
+            style.ticks_at(axis, sorted(values.unique())[:: 2 if axis is axes[0] else 1])
+    style.footer(figure, f"A bound has the colour of its noise. Middle: means, without bars. {data_note(data)}")
     return figure
 
 
@@ -338,6 +340,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
     usual, most = data["runs"].min(), data["runs"].max()
     seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for some models without noise"
     text = f"(Risk without replacement - risk with) / risk with; paired by seed, ± 90 % interval, {seeds}."
+    text += " Beyond chance: an interval without 0, not corrected for several tests."
     text += " A bar that would reach below -100 % is cut." if cut else ""
     style.footer(figure, f"{text} {data_note(data)}")
     return figure

@@ -101,7 +101,7 @@ def five_papers_message(data: pd.DataFrame) -> str:
     private = data[data["epsilon"] < math.inf]
     if private.empty:
         return ""
-    least, factors, points = private["epsilon"].min(), [], []
+    least, factors = private["epsilon"].min(), []
     for _, task in private[private["epsilon"] == least].groupby("dataset"):
         trusted, alone = (
             task[task["trust"] == trust] for trust in ("trusted aggregator", "no trust outside the client")
@@ -110,11 +110,9 @@ def five_papers_message(data: pd.DataFrame) -> str:
             return ""
         best, own = (rows.loc[rows["excess_risk"].idxmin()] for rows in (trusted, alone))
         factors.append(own["excess_risk"] / best["excess_risk"])
-        points.append(best["accuracy_pct"] - own["accuracy_pct"])
-    risks, accuracies = span(factors, "{:.2g}"), span(points, "{:.1f}")
     return (
-        f"At ε = {least:g} the best way (by risk) that trusts nobody has {risks} times the excess risk of the best "
-        f"with a trusted aggregator, and is {accuracies} points less accurate than that one"
+        f"At ε = {least:g} the best way (by risk) that trusts nobody has {span(factors, '{:.2g}')} times the excess "
+        "risk of the best with a trusted aggregator"
     )
 
 

@@ -175,8 +175,8 @@ def distances_message(cells: pd.DataFrame) -> str:
     kept = int((bounded["local_distance"] <= bounded["bound_steps"]).sum())
     if len(bounded):
         texts.append(
-            f"the bound holds in {all_or(kept, len(bounded))} cells with E in steps, and is exceeded in {over} with E "
-            "in passes"
+            f"the bound holds for the clients' models in {all_or(kept, len(bounded))} cells with E in steps, and is "
+            f"exceeded in {over} with E in passes"
         )
     text = "; ".join(texts)
     return text[:1].upper() + text[1:]

@@ -99,8 +99,10 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
     figure, axes = style.panels(len(columns), len(tasks), height=2.5, squeeze=False, sharex=True, sharey="row")
     for row, ((dataset, stand_in_for, clients), task) in zip(axes, tasks, strict=True):
         for axis, (noise, clipping) in zip(row, columns, strict=True):
-            _panel(axis, task[(task["noise"] == noise) & (task["clipping"] == clipping)], "test_loss", _BASELINES)
+            own = task[(task["noise"] == noise) & (task["clipping"] == clipping)]
             what = "authors' protocol" if clipping == "mean" else NOISES[noise]
+            what += f", n = {count_range(own['trials'])}"
+            _panel(axis, own, "test_loss", _BASELINES)
             axis.set_title(what if axis is not row[0] else f"{data_name(dataset, stand_in_for)}, N = {clients}\n{what}",
                            fontsize=9)  # fmt: skip
         marked = f"v*² = {task['v_star_squared'].iloc[0]:.2g}"
@@ -141,7 +143,7 @@ def figure_2_message(points: pd.DataFrame) -> str:
         lost[each] = f", worse at {worse}" if worse else ""
     spent = private[private["clipping"] == "mean"].pivot(index=keys, columns="algorithm", values="epsilon_spent")
     ratio = (spent["minibatch"] / spent["local"]).max() if {"minibatch", "local"} <= set(spent.columns) else 1.0
-    price = f" (at up to {ratio:.0f} times its ε)" if ratio > 2 else ""
+    price = f" (its bound on ε is up to {ratio:.0f} times local SGD's)" if ratio > 2 else ""
     protocol = [
         f"at {share} points of the authors' protocol{lost[each]}{price}"
         for each, share in shares.items()
@@ -221,7 +223,9 @@ def spent_message(points: pd.DataFrame, names: Mapping[str, str]) -> str:
     for noise, name in names.items():
         own = spends[private["noise"] == noise]
         if len(own):
-            most = f"{own.min():.0f} to over 1,000" if own.max() > 1000 else span(own, "{:.0f}")
+            least, largest = (at_most(share, places=0) for share in (own.min(), own.max()))
+            most = f"{least} to over 1,000" if own.max() > 1000 else f"{least} to {largest}"
+            most = least if least == largest else most
             texts.append(f"{most} % under {_the(name)}")
     return f"Of the ε asked for, a run spends at most {listed(texts)}" if texts else ""
 
@@ -357,7 +361,7 @@ def _finish(figure: Figure, axis: Axes, points: pd.DataFrame, remark: str) -> No
     """Write the legend above the panels, and below them what the bars mean."""
     style.legend(figure, [axis], ncols=int(figure.get_figwidth() // _LEGEND_INCHES))
     runs = count_range(points["trials"])
-    style.footer(figure, f"Means over {runs} trials; bars: 90 % interval of the mean. δ = 1/n². {remark}")
+    style.footer(figure, f"Means over {runs} trials (n); bars: 90 % interval of the mean. δ = 1/n². {remark}")
 
 
 FIGURES = {

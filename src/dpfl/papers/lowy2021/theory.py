@@ -130,7 +130,8 @@ def draw_acceleration(points: pd.DataFrame) -> Figure:
     style.legend(figure, axes.flat, ncols=3)
     budgets = " or ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
     text = (
-        f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds. Cross: above the better"
+        f"{seeds_text(points)} ε asked for over a point's own R rounds: {budgets}. Tight noise spends it, the "
+        "theorem's noise less. Cross: above the better"
     )
     text += " Algorithm 1 in as many rounds, same seeds, by more than the 90 % interval of the difference."
     style.footer(figure, text)
@@ -144,7 +145,7 @@ def acceleration_message(points: pd.DataFrame) -> str:
     not_smooth = rows["task"].str.startswith(NOT_SMOOTH)
     wins, losses = [], []
     for group, where in (
-        (rows[not_smooth], "where the loss is not smooth, as in Theorem 2.3"),
+        (rows[not_smooth], "where the loss is not smooth (as in Theorem 2.3)"),
         (rows[~not_smooth], "where it is smooth"),
     ):
         if len(group):
@@ -297,6 +298,7 @@ def draw_one_pass(points: pd.DataFrame) -> Figure:
         style.plain_heights(row[0])
     style.legend(figure, [axes[0][0]], ncols=2)
     text = "Titles: fitted power for clients that differ under the tight noise, ± 90 % interval, and the theorem's."
+    text += " Beyond chance: outside the 90 % interval."
     style.footer(figure, f"{seeds_text(points)} Points of one value stand side by side. {text}")
     return figure
 
@@ -309,8 +311,10 @@ def one_pass_message(points: pd.DataFrame) -> str:
     cost = 100 * (different["ratio"] - 1)
     fits = different[different["noise"] == "tight"].drop_duplicates(["problem", "axis"])
     flatter = int((fits["slope"] - fits["slope_interval"] > fits["exponent"]).sum())
+    apart = int(((different["ratio"] - 1).abs() > different["ratio_interval"]).sum())
     return (
-        f"Clients that differ change the risk of one pass by {span(cost, '{:+z.0f}')} %; in "
+        f"Clients that differ change the risk of one pass by {span(cost, '{:+z.0f}')} % ({apart} of {len(different)} "
+        "points beyond chance); in "
         f"{all_or(flatter, len(fits))} panels it falls more slowly, beyond chance, than the private term of the "
         "theorem's upper bound, which does not contradict the theorem"
     )

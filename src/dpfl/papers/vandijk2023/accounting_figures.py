@@ -305,7 +305,8 @@ def groups_message(data: pd.DataFrame) -> str:
     """Say how far from sqrt(g) the growth with the group is, by batch size."""
     rows = data[data["panel"] == "growth"]
     last = rows[rows["group"] == rows["group"].max()]
-    texts = [f"{row.mu_ratio / row.group**0.5:.1f} times that for batches of {row.batch}" for row in last.itertuples()]
+    ratios = [(row.mu_ratio / row.group**0.5, row.batch) for row in last.itertuples()]
+    texts = [f"{ratio:.1f} times the claim for batches of {batch}" for ratio, batch in ratios]
     largest = last["group"].iloc[0]
     return (
         f"For groups of {largest} the claimed μ is √{largest} times that of one record; the exact μ is {listed(texts)}"

@@ -233,8 +233,9 @@ def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text:
     axes[0][0].set_ylabel(key if key != "preparation" else "inputs")
     axes[0][0].invert_yaxis()
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    paired = "" if differences else "; beyond chance: by differences within a seed, which the bars do not show"
-    style.footer(figure, f"{counted_runs(data)}\n{text}{paired}.")
+    shown_by = "a bar without 0" if differences else "the 95 % interval of differences within a seed, not shown"
+    chance = f"; beyond chance: {shown_by}, not corrected for several tests"
+    style.footer(figure, f"{counted_runs(data)}\n{text}{chance}.")
     return figure
 
 
@@ -443,7 +444,8 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=3)
     text = (
         "Differences within a seed to the synchronous run; the privacy statement is the same. Right: the strongest run "
-        "of each other kind. Marks of one delay stand side by side. Each panel has its own scale."
+        "of each other kind. Marks of one delay stand side by side. Each panel has its own scale. Beyond chance: a bar "
+        "without 0, not corrected for several tests."
     )
     style.footer(figure, f"{count_range(data['clients'])} clients. {counted_runs(data)} {text}")
     return figure
@@ -557,7 +559,10 @@ def draw_delay(data: pd.DataFrame) -> Figure:
         axis.set(title=data_name(*task), xlabel="times the loop has closed: rounds / (2 delays)")
     axes[0][0].set_ylabel("difference (points)")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    text = "Differences within a seed to the synchronous run with the same steps, after the same epoch."
+    text = (
+        "Differences within a seed to the synchronous run with the same steps, after the same epoch: until the first "
+        "update arrives a delayed run has its start. Beyond chance: a band without 0."
+    )
     style.footer(figure, f"{counted_runs(data).replace('bars', 'bands')} {text}")
     return figure
 
@@ -569,10 +574,11 @@ def delay_message(data: pd.DataFrame) -> str:
         return ""
     ends = late.sort_values("epoch").groupby(["dataset", "scenario", "epochs", "learning_rate"]).tail(1)
     often = ends[ends["closings"] > 2]
-    texts = [
-        f"with step {step:g} by {span(-rows['difference_pct'], '{:.1f}')} points"
-        for step, rows in often.groupby("learning_rate")
-    ]
+    texts = []
+    for step, rows in often.groupby("learning_rate"):
+        beyond = int((rows["difference_pct"] < -rows["difference_interval_pct"]).sum())
+        lost = span(-rows["difference_pct"], "{:.1f}")
+        texts.append(f"with step {step:g} by {lost} points ({beyond} of {len(rows)} beyond chance)")
     return (
         f"Once the loop has closed more than twice, delayed runs end behind the synchronous one {', '.join(texts)}"
         if texts
@@ -613,7 +619,12 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
         noisy.loc[index, "privacy_epsilon_proven"]
         for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())
     ]
-    spent = f"With noise, same epochs: ε from {at_most(ends[0], 3)} down to {at_most(ends[1], 3)}."
+    spent = f"With noise, same epochs: ε from {at_most(ends[0], 3)} down to {at_most(ends[1], 3)}"
+    kept = data[data["private"] & (data["scaling"] == "rounds")]
+    if len(kept):
+        last = kept.loc[kept["batch_factor"].idxmax(), "privacy_epsilon_proven"]
+        spent += f", same rounds: down to {at_most(last, 3)}"
+    spent += "."
     style.footer(figure, f"Differences to a = 1, same seeds. {counted_runs(data)} {spent} Points of one a are apart.")
     return figure
 

@@ -53,7 +53,7 @@ def noise() -> tuple[float, ...]:
     budget = {"epsilon": EPSILON, "delta": DELTA}
     message = shuffling.local_noise_multiplier(**budget, rounds=1)
     mixed = shuffling.noise_multiplier(
-        target_epsilon=EPSILON, delta=DELTA, clients=ROUND, rounds=1, dimension=DIMENSION
+        target_epsilon=EPSILON, delta=DELTA, clients=ROUND, records=1, rounds=1, dimension=DIMENSION
     )
     summed = round_sigma(EPSILON, DELTA, m=ROUND, lipschitz=1.0) / math.sqrt(ROUND)
     release = FederatedRelease(n=RECORDS, m=ROUND, first_stop=RECORDS // ROUND, **CONVEX)

@@ -115,6 +115,14 @@ class ClientRound:
         return sampler, noise * math.sqrt(left / shares)
 
 
+def _planned(round: ClientRound, dropped: int) -> ClientRound:
+    """Return a round before which so many drop-outs are foreseen. A named cohort of all is then of those who are asked,
+    not of those who did answer: the shares that stay away are missing as those of colluders are."""
+    if isinstance(round.sampler, FullBatch) and round.cohort is not None and round.distributed:
+        return replace(round, dropped=0, colluding=int(round.colluding) + dropped)
+    return replace(round, dropped=dropped)
+
+
 class ClientAccountant:
     """A ledger for each of the `clients`, under one relation between neighbouring sets of clients' data.
 
@@ -180,7 +188,7 @@ class ClientAccountant:
         For rounds that were planned: see `guarantee`. Source: `guarantee`. Raises ValueError naming the argument.
         """
         target, failure = real("epsilon", epsilon, at_least=0), real("delta", delta, above=0, below=1)
-        more = {self._step(round): integer("count", count)}
+        more = {self._step(_planned(round, int(round.dropped))): integer("count", count)}
 
         def exceeds(name: str) -> bool:
             phases = _phases(self._of_all, self._own.get(name, {}), more)
@@ -213,7 +221,7 @@ class ClientAccountant:
         filter for each person). Raises ValueError naming the argument.
         """
         budget = filter_budget(epsilon=epsilon, delta=delta, order=order)
-        possible = dict.fromkeys(self._step(replace(round, dropped=left)) for left in range(round.dropped + 1))
+        possible = dict.fromkeys(self._step(_planned(round, left)) for left in range(round.dropped + 1))
         most = max(possible, key=lambda step: self._divergence([Phase(*step, 1)], order))
         more = {most: integer("count", count)}
         names, spent = [], {}

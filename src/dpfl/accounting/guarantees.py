@@ -227,7 +227,7 @@ def guarantee(
     0.0
     """
     run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
-    view = _view(observer, convex)
+    view = _view(observer, convex, sampler)
     if run.steps == 0:
         return Guarantee(0.0, 0.0, "no step", "no step")
     upper, lower = _upper(run, convex), EpsilonBound(0.0, f"nothing is known for {view.value}")
@@ -270,7 +270,7 @@ def guarantee_of_phases(
     """
     view = member("observer", Observer, observer)
     runs = _checked_runs(phases, delta, neighbouring)
-    _view(observer, convex)
+    _view(observer, convex, *(phase.sampler for phase in phases))
     if convex is not None:
         runs = _joined(runs)
     if len(runs) <= 1:
@@ -364,7 +364,7 @@ def noise_multiplier(  # noqa: PLR0913
     run = _run(
         sampler, 1.0, integer("steps", steps, at_least=1), _SMALLEST_DELTA if delta is None else delta, neighbouring
     )
-    _view(observer, convex)
+    _view(observer, convex, sampler)
     if target_epsilon is not None:
         return _noise_for_epsilon(run, real("target_epsilon", target_epsilon, above=0), convex)
     if convex is not None:
@@ -471,13 +471,18 @@ def _in_plain_numbers(sampler: Accountable) -> Accountable:
     return replace(sampler, **given)
 
 
-def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
-    """Check the observer. Raises ValueError naming `observer`, and `convex` where it is of no use."""
+def _view(observer: Observer | str, convex: HidesSteps | None, *samplers: object) -> Observer:
+    """Check the observer. Raises ValueError naming `observer`, and `convex` where it is of no use or its number of
+    records is not the samplers'."""
     view = member("observer", Observer, observer)
     if convex is not None and not hasattr(convex, "last_iterate"):
         raise ValueError(f"convex must be a problem, as ConvexProblem, got {convex!r}")
     if convex is not None and view is not Observer.LAST_ITERATE:
         raise ValueError(f"convex is of use against the observer last_iterate only, not {view.value}")
+    stated = getattr(convex, "records", None)
+    for known in (getattr(sampler, "records", None) for sampler in samplers):
+        if None not in (stated, known) and stated != known:
+            raise ValueError(f"convex: records is {stated}, but the sampler has {known}")
     return view
 
 

@@ -82,7 +82,8 @@ class ConvexProblem:
     smoothness; a public regulariser counts); a record's gradient is at most `lipschitz` > 0 long by itself: a CLIPPED
     gradient need not contract, and no such problem may be stated for it. `learning_rate` is in (0, 2/smoothness].
     `project` is on a convex set of `diameter` > 0 (inf: none). The divisor is the batch size, of a shorter last batch
-    too; `records` is that of a full batch, needed where the diameter is finite. Raises ValueError naming the field.
+    too, and the same for neighbouring data sets; `records` is that of a full batch, needed where the diameter is
+    finite. Raises ValueError naming the field.
     """
 
     smoothness: float

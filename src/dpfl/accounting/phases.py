@@ -54,7 +54,7 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
     joined = joined_parts(runs)
     if len(joined) == 1:
         above = min(joined[0].upper(), plain)
-    elif math.prod(1 - part.chance_of_use() for part in joined) >= 1 - delta:
+    elif chance_of_any_use(joined) <= delta:
         above = EpsilonBound(0.0, NEVER_USED)
     elif any(part.loss_is_beyond_floats() for part in joined):
         above = plain
@@ -98,6 +98,15 @@ def _removal_and_addition(joined: Sequence[SamplerAccountant[Any]]) -> EpsilonBo
         return loss_search(sources, order, delta).interval(0.0, both=False)[1]
 
     return EpsilonBound(in_two_moves(partial(end, 0), partial(end, 1), joined[0].run.delta), by)
+
+
+def chance_of_any_use(joined: Sequence[SamplerAccountant[Any]]) -> float:
+    """Return the chance that the record is used in any of the parts, also where it is below float64's spacing at 1.
+
+    Source: elementary.
+    """
+    chances = [part.chance_of_use() for part in joined]
+    return 1.0 if max(chances) >= 1 else -math.expm1(math.fsum(math.log1p(-chance) for chance in chances))
 
 
 def are_by_record(joined: Sequence[SamplerAccountant[Any]]) -> bool:

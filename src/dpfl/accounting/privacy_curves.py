@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.loss_grids import UNIT
 from dpfl.accounting.numerics import Array, real, reals
-from dpfl.accounting.phases import are_by_record, as_move, joined_parts, loss_search
+from dpfl.accounting.phases import are_by_record, as_move, chance_of_any_use, joined_parts, loss_search
 from dpfl.accounting.sampler_accountants import PhaseSource, Run, SamplerAccountant, accountant
 from dpfl.accounting.samplers import FullBatch
 
@@ -182,7 +182,7 @@ class PrivacyCurve:
     @cached_property
     def _chance(self) -> float:
         """The chance that the record is used at all, which bounds every delta."""
-        return (1 - math.prod(1 - part.chance_of_use() for part in self._parts)) * (1 + 1e-10)
+        return chance_of_any_use(self._parts) * (1 + 1e-10)
 
     @cached_property
     def _told_apart(self) -> bool:

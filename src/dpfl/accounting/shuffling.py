@@ -19,6 +19,14 @@ phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gam
 balle2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and R_x'/w the same with -y_1. The sum's
 law is the n-fold convolution of "0, or L with probability gamma".
 
+A message is the mean of the gradients of a client's n records. Replacing one record moves it by 2/z deviations, z =
+sigma n / L, but the messages of all clients lie in a ball of radius n/z: the others may be far away, and then hide
+nothing. So the blanket has to lie below every message of that ball. The pair's middle is at most sqrt(n^2 - 1)/z from
+the ball's: if its ends are the vectors x and x', |x|^2 + |x'|^2 = 2 |middle|^2 + 2/z^2 <= 2 (n/z)^2. The ball of radius
+rho = (n + sqrt(n^2 - 1))/z around the pair's middle has all messages, and w(y) ~ phi(|y| + rho) around it is below
+them, wherever the pair lies. Then R_x/w = gamma e^{(rho^2 - a^2)/2 + rho |y| + a y_1} with a = 1/z; n = 1 is the
+antipodal pair.
+
 Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler. The
 server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
 (dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the noise
@@ -344,12 +352,16 @@ class Blanket(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def blanket_law(radius: float, dimension: int) -> Blanket:
+def blanket_law(radius: float, dimension: int, half: float | None = None) -> Blanket:
     """Return the blanket of inputs in a ball of `radius` >= 0 in `dimension` >= 1, noise of deviation 1.
 
-    Source: balle2019, section 5, at the antipodal pair.
+    The pair lies at distance `half` <= radius on both sides of the ball's middle; None: at its ends, antipodal. A
+    pair inside in one dimension is taken in two, of which a report's first coordinate is a part.
+    Source: balle2019, section 5.
     """
-    return _line(radius) if dimension == 1 else _ball(radius, dimension)
+    if half is None or half == radius:
+        return _line(radius) if dimension == 1 else _ball(radius, radius, dimension)
+    return _ball(radius, half, max(dimension, 2))
 
 
 def _line(radius: float) -> Blanket:
@@ -373,27 +385,32 @@ def _line(radius: float) -> Blanket:
     )
 
 
-def _ball(radius: float, dimension: int) -> Blanket:
-    """More dimensions, at sqrt(|y| + y_1) and sqrt(|y| - y_1): there the density is smooth.
+def _ball(radius: float, half: float, dimension: int) -> Blanket:
+    """More dimensions, at s = sqrt(|y| + y_1) and t = sqrt(|y| - y_1): there the density is smooth.
 
-    R_x/w grows with the first alone and R_x'/w with the second alone.
+    R_x/w grows with (radius + half) s^2 / 2 + (radius - half) t^2 / 2, R_x'/w the same with s and t exchanged.
     """
     widest = math.sqrt(math.sqrt(dimension) + 2 * (radius + _REACH))
     points = np.linspace(0.0, widest, _LOOKED_AT)[1:]
     blanket = _density(points, radius, dimension)
-    report = blanket * np.exp(radius * (points**2 - widest**2))  # R_x, up to a factor: it reaches further
-    support = np.flatnonzero(
-        (blanket.max(axis=0) > _NEGLIGIBLE_DENSITY) | (report.max(axis=0) > _NEGLIGIBLE_DENSITY * report.max())
-    )
+    report = blanket * np.exp(_exponent(points, radius, half) - radius * widest**2)  # R_x, up to a factor
+    seen = report > _NEGLIGIBLE_DENSITY * report.max()  # it reaches further than the blanket
+    support = np.flatnonzero((blanket.max(axis=0) > _NEGLIGIBLE_DENSITY) | seen.any(axis=0) | seen.any(axis=1))
     ends = points[[max(support[0] - 1, 0), min(support[-1] + 1, points.size - 1)]] * (support[0] > 0, 1)
     points, weights = _quadrature(np.linspace(ends[0], ends[1], _SIDE + 1))
     masses = (_density(points, radius, dimension) * np.outer(weights, weights)).ravel()
     weight = _ball_weight(radius, dimension)
-    ratio = weight * np.exp(radius * points**2)
-    ours, theirs = np.repeat(ratio, points.size), np.tile(ratio, points.size)
+    ratio = weight * np.exp((radius**2 - half**2) / 2 + _exponent(points, radius, half))
+    ours, theirs = ratio.ravel(), ratio.T.ravel()
     met = masses * np.maximum(ours, 1.0) > _NEGLIGIBLE_DENSITY * masses.max()
     masses, ours, theirs = masses[met], ours[met], theirs[met]
     return Blanket(weight, masses / masses.sum(), ours, theirs)
+
+
+def _exponent(points: Array, radius: float, half: float) -> Array:
+    """radius |y| + half y_1 at (s, t) = `points` x `points`."""
+    squares = points**2 / 2
+    return (radius + half) * squares[:, None] + (radius - half) * squares[None, :]
 
 
 def _quadrature(edges: Array) -> tuple[Array, Array]:
@@ -450,13 +467,22 @@ def blanket_epsilon(
 
     def one(n: float, mu: float, delta: float, dimension: float) -> float:
         count, move, total, dim = _checked(n, mu, delta, dimension)
-        local = float(gaussian_dp.epsilon(total, move))
-        if local == 0 or move > _HOPELESS:
-            return local
-        has_blanket = count * blanket_law(move / 2, dim).weight >= _NO_BLANKET
-        return _solve(count, move, total, dim, local) if has_blanket else local
+        return _one_round(count, move, move / 2, total, dim)
 
     return by_element(one, n=n, mu=mu, delta=delta, dimension=dimension)
+
+
+def _one_round(n: int, mu: float, radius: float, delta: float, dimension: int) -> float:
+    """The epsilon of one round at `delta`: a pair `mu` apart in the middle of a ball of `radius` of all inputs."""
+    local = float(gaussian_dp.epsilon(delta, mu))
+    if local == 0 or _has_no_blanket(n, radius, dimension, mu / 2):
+        return local
+    return _solve(n, mu, radius, delta, dimension, local)
+
+
+def _has_no_blanket(n: int, radius: float, dimension: int, half: float) -> bool:
+    """Whether there is next to nothing to hide among."""
+    return 2 * radius > _HOPELESS or n * blanket_law(radius, dimension, half).weight < _NO_BLANKET
 
 
 def blanket_delta(
@@ -471,7 +497,8 @@ def blanket_delta(
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:
         count, move, _, dim = _checked(n, mu, 0.5, dimension)
-        return _delta(real("epsilon", epsilon, at_least=0), count, move, dim, (_COARSE, _COARSE, _FINE))
+        epsilon = real("epsilon", epsilon, at_least=0)
+        return _delta(epsilon, count, move, move / 2, dim, (_COARSE, _COARSE, _FINE))
 
     return by_element(one, epsilon=epsilon, n=n, mu=mu, dimension=dimension)
 
@@ -488,7 +515,7 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
     rounds = integer("rounds", rounds, at_least=1)
     largest = max(1e-3, float(blanket_epsilon(count, move, max(_LEAST_DELTA, 1e-3 * total / rounds), dim)))
     points = np.linspace(0.0, largest, 97)
-    deltas = np.array([_delta(float(point), count, move, dim, (_COARSE, _COARSE)) for point in points])
+    deltas = np.array([_delta(float(point), count, move, move / 2, dim, (_COARSE, _COARSE)) for point in points])
     return min(
         composed_epsilon(
             lambda epsilon: np.interp(np.expm1(epsilon), np.expm1(points), deltas),
@@ -510,21 +537,21 @@ def _checked(n: float, mu: float, delta: float, dimension: float) -> tuple[int, 
     )
 
 
-def _delta(epsilon: float, n: int, mu: float, dimension: int, lattices: Sequence[Fineness]) -> float:
+def _delta(epsilon: float, n: int, mu: float, radius: float, dimension: int, lattices: Sequence[Fineness]) -> float:
     """The bound at `epsilon`, on one lattice after the other: how small to cut depends on the size of the answer."""
     local = float(gaussian_dp.delta(epsilon, mu))
-    if local == 0 or mu > _HOPELESS or n * blanket_law(mu / 2, dimension).weight < _NO_BLANKET:
+    if local == 0 or _has_no_blanket(n, radius, dimension, mu / 2):
         return local
     estimate = local
     for fineness in lattices:
-        bound, _ = _bound(n, mu, dimension, max(estimate, _LEAST_DELTA))
+        bound, _ = _bound(n, mu, radius, dimension, max(estimate, _LEAST_DELTA))
         estimate = min(local, max(0.0, bound(epsilon, fineness)))
     return estimate
 
 
-def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> float:
+def _solve(n: int, mu: float, radius: float, delta: float, dimension: int, local: float) -> float:
     """The epsilon in [0, local] where the bound is `delta`: searched on a coarse lattice, refined on a fine one."""
-    bound, guess = _bound(n, mu, dimension, delta)
+    bound, guess = _bound(n, mu, radius, dimension, delta)
 
     @cache
     def excess(epsilon: float, fineness: Fineness = _COARSE) -> float:
@@ -547,10 +574,12 @@ def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> flo
     return local
 
 
-def _bound(n: int, mu: float, dimension: int, scale: float) -> tuple[Callable[[float, Fineness], float], float]:
+def _bound(
+    n: int, mu: float, radius: float, dimension: int, scale: float
+) -> tuple[Callable[[float, Fineness], float], float]:
     """The bound as a function of epsilon, computed to a share of 1e-6 where it is about `scale`; and where that is
     if the sum were normal."""
-    blanket = blanket_law(mu / 2, dimension)
+    blanket = blanket_law(radius, dimension, mu / 2)
     expected = n * blanket.weight
     wander = math.sqrt(expected * float(blanket.masses @ (blanket.ours - blanket.theirs) ** 2))
     # One report below -floor already keeps the sum from being positive: clipping there changes next to nothing, and
@@ -776,30 +805,35 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
     return local / math.sqrt(integer("clients", clients, at_least=1))
 
 
-def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
+def epsilon(*, noise_multiplier: float, clients: int, records: int, rounds: int, delta: float, dimension: int) -> float:
     """Return epsilon at `delta` of `rounds` rounds whose `clients` messages on full batches are shuffled each time.
 
-    `noise_multiplier` > 0 is sigma n / L of one client: a replaced record moves its message by 2 / noise_multiplier
-    deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
+    `noise_multiplier` > 0 is sigma n / L of one client with n = `records` >= 1: a replaced record moves its message by
+    2 / noise_multiplier deviations, and messages lie in a ball of radius n / noise_multiplier. `dimension` >= 1 of the
+    messages; at most the epsilon without a shuffler, which it is unless that ball is small: clients that can be told
+    apart hide nothing.
     Guarantee: (epsilon, delta)-DP under replace_one against an observer of the shuffled messages alone: blanket of
-    balle2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
-    Source: balle2019, Lemma 5.3.
+    balle2019, composed over adaptive rounds; every approximation errs upwards. Caveats: blanket_epsilon. Raises
+    ValueError naming the argument. Source: balle2019, Lemma 5.3, with the blanket of all messages.
     """
-    move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
-    clients, rounds = integer("clients", clients, at_least=1), integer("rounds", rounds, at_least=1)
-    dimension, delta = integer("dimension", dimension, at_least=1), real("delta", delta, above=0, below=1)
-    return _messages_epsilon(move, clients, rounds, delta, dimension)
+    noise = real("noise_multiplier", noise_multiplier, above=0)
+    clients, records = integer("clients", clients, at_least=1), integer("records", records, at_least=1)
+    rounds, dimension = integer("rounds", rounds, at_least=1), integer("dimension", dimension, at_least=1)
+    return _messages_epsilon(noise, clients, records, rounds, real("delta", delta, above=0, below=1), dimension)
 
 
 @lru_cache(maxsize=256)
-def _messages_epsilon(move: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
-    """`epsilon` of messages that a replaced record moves by `move` deviations."""
+def _messages_epsilon(noise: float, clients: int, records: int, rounds: int, delta: float, dimension: int) -> float:
+    """`epsilon`, once for all that share it."""
+    move, radius = 2.0 / noise, (records + math.sqrt(records**2 - 1)) / noise
     local = gaussian_dp.epsilon_or_inf(delta, move * math.sqrt(rounds))
-    if move > _HOPELESS:
+    if _has_no_blanket(clients, radius, dimension, move / 2):
         return local
-    largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
+    least = max(_LEAST_DELTA, 1e-3 * delta / rounds)
+    largest = max(1e-3, _one_round(clients, move, radius, least, dimension))
     epsilons = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
-    deltas = np.asarray(blanket_delta(epsilons, clients, move, dimension))
+    lattices = (_COARSE, _COARSE, _FINE)
+    deltas = np.array([_delta(float(each), clients, move, radius, dimension, lattices) for each in epsilons])
     composed = composed_epsilon(
         lambda at: np.interp(np.expm1(at), np.expm1(epsilons), deltas),
         largest=largest,
@@ -809,21 +843,24 @@ def _messages_epsilon(move: float, clients: int, rounds: int, delta: float, dime
     return min(composed, local)
 
 
-def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
+def noise_multiplier(
+    *, target_epsilon: float, clients: int, records: int, rounds: int, delta: float, dimension: int
+) -> float:
     """Return a noise multiplier that spends at most `target_epsilon`, and not more than 2 % less.
 
     Arguments, guarantee and errors as for `epsilon`; never above local_noise_multiplier, which always suffices.
     Source: `epsilon`, solved for the noise.
     """
     target = real("target_epsilon", target_epsilon, above=0)
-    clients, rounds = integer("clients", clients, at_least=1), integer("rounds", rounds, at_least=1)
-    dimension, delta = integer("dimension", dimension, at_least=1), real("delta", delta, above=0, below=1)
+    clients, records = integer("clients", clients, at_least=1), integer("records", records, at_least=1)
+    rounds, dimension = integer("rounds", rounds, at_least=1), integer("dimension", dimension, at_least=1)
+    delta = real("delta", delta, above=0, below=1)
+    run = {"clients": clients, "records": records, "rounds": rounds, "delta": delta, "dimension": dimension}
     local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
     start = math.log(min(local, 1.3 * local / math.sqrt(clients)))
 
     def excess(log_noise: float) -> float:
-        noise = math.exp(log_noise)
-        spent = epsilon(noise_multiplier=noise, clients=clients, rounds=rounds, delta=delta, dimension=dimension)
+        spent = epsilon(noise_multiplier=math.exp(log_noise), **run)
         return math.log(spent / target) if spent > 0 else -math.inf
 
     result = least_noise(

@@ -114,13 +114,16 @@ class SummedGaussian:
 
 @dataclass(frozen=True)
 class ShuffledGaussian:
-    """Gaussian noise of each of `clients` clients on full batches; their messages are seen in random order."""
+    """Gaussian noise of each of `clients` clients on full batches of `records` records; their messages are seen in
+    random order."""
 
     clients: int
+    records: int
     dimension: int
 
     def __post_init__(self) -> None:
         integer("clients", self.clients, at_least=1)
+        integer("records", self.records, at_least=1)
         integer("dimension", self.dimension, at_least=1)
 
     def guarantee(
@@ -130,13 +133,13 @@ class ShuffledGaussian:
         noise_multiplier, steps, delta, neighbouring = _checked(noise_multiplier, steps, delta, neighbouring)
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FullBatch):
             return _nothing("no accountant for shuffled messages under this sampler and relation")
-        run = {"clients": self.clients, "rounds": steps, "delta": delta, "dimension": self.dimension}
-        upper = shuffling.epsilon(noise_multiplier=noise_multiplier, **run)
+        run = {"clients": self.clients, "records": self.records, "dimension": self.dimension, "delta": delta}
+        upper = shuffling.epsilon(noise_multiplier=noise_multiplier, rounds=steps, **run)
         summed = _closed_form(noise_multiplier * math.sqrt(self.clients), 2.0, steps, delta)
         return Guarantee(upper, _attained(summed), "privacy blanket, composed", "closed form of the messages' sum")
 
     def __str__(self) -> str:
-        return f"Gaussian, messages of {self.clients} clients shuffled"
+        return f"Gaussian, messages of {self.clients} clients with {self.records} records each shuffled"
 
 
 @dataclass(frozen=True)

@@ -428,7 +428,7 @@ class TheoryCell(Settings):
         """Return what hides a client's record from those that it does not trust."""
         clients = self.problem.clients
         if self.trust is Trust.SHUFFLER:
-            return ShuffledGaussian(clients, self.problem.features)
+            return ShuffledGaussian(clients, self.problem.records, self.problem.features)
         return SummedGaussian(clients) if self.trust is Trust.SERVER else Gaussian()
 
     def columns(self, noise_multiplier: float) -> dict[str, Any]:
@@ -464,7 +464,8 @@ class TheoryCell(Settings):
             return shuffling.local_noise_multiplier(**budget)
         if self.trust is Trust.SERVER:
             return shuffling.central_noise_multiplier(**budget, clients=self.problem.clients)
-        crowd = {"clients": self.problem.clients, "dimension": self.problem.features}
+        crowd = {name: getattr(self.problem, name) for name in ("clients", "records")}
+        crowd["dimension"] = self.problem.features
         return shuffling.noise_multiplier(target_epsilon=self.epsilon, delta=self.delta, rounds=rounds, **crowd)
 
 

@@ -259,7 +259,8 @@ def noise_std(plan: TrustCell) -> float:
         return release_sigma(plan.epsilon, plan.delta, _release(plan)) / math.sqrt(plan.size)
     if plan.algorithm in FULL_BATCH:
         shuffles = plan.algorithm is TrustAlgorithm.SHUFFLED
-        multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, plan.clients, plan.dimension)
+        crowd = (plan.clients, plan.records, plan.dimension)
+        multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, *crowd)
         return multiplier * LIPSCHITZ / plan.records / math.sqrt(plan.holders)
     return composed_sigma(*_composition(plan, plan.epsilon)) / math.sqrt(plan.size)
 
@@ -279,8 +280,9 @@ def privacy(plan: TrustCell, noise_std: float) -> dict[str, Any]:
     last_model = math.nan if noise_std > 0 else math.inf
     if plan.algorithm in ONE_PASS and noise_std > 0:
         last_model = release_epsilon(plan.delta, _release(plan), sigma=noise_std * math.sqrt(plan.size))
+    shuffled = ShuffledGaussian(plan.clients, plan.records, plan.dimension)
     statement = PrivacyStatement.of(
-        ShuffledGaussian(plan.clients, plan.dimension) if plan.algorithm is TrustAlgorithm.SHUFFLED else Gaussian(),
+        shuffled if plan.algorithm is TrustAlgorithm.SHUFFLED else Gaussian(),
         plan.sampler,
         neighbouring=Neighbouring.REPLACE_ONE,
         records=plan.records,
@@ -318,12 +320,12 @@ def _composition(plan: TrustCell, first: float) -> tuple[float, float, int, int,
 
 @cache
 def _message_multiplier(
-    shuffles: bool, epsilon: float, delta: float, rounds: int, clients: int, dimension: int
+    shuffles: bool, epsilon: float, delta: float, rounds: int, clients: int, records: int, dimension: int
 ) -> float:
     """Return sigma n_c/L of one client's message on its full batch, once for every step size."""
     if not shuffles:
         return shuffling.local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
-    run = {"rounds": rounds, "clients": clients, "delta": delta, "dimension": dimension}
+    run = {"rounds": rounds, "clients": clients, "records": records, "delta": delta, "dimension": dimension}
     return shuffling.noise_multiplier(target_epsilon=epsilon, **run)
 
 

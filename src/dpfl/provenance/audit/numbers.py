@@ -478,7 +478,7 @@ def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
     if kind == "SummedGaussian":
         return gaussian(**run, move=move / math.sqrt(mechanism["clients"]))
     if kind == "ShuffledGaussian":
-        return shuffled(**run, move=move, clients=mechanism["clients"])
+        return shuffled(**run, move=move, clients=mechanism["clients"], records=mechanism["records"])
     if stated.neighbouring != Neighbouring.REPLACE_ONE:
         return None
     if kind == "ClippedMeanGaussian":
@@ -824,12 +824,28 @@ def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInt
     return EpsilonInterval(epsilon * (1 - 1e-6) - 1e-6, epsilon * (1 + 1e-6) + 1e-6, "the tails of two Laplace laws")
 
 
-def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, delta: float) -> EpsilonInterval:
+def shuffled(
+    *, noise_multiplier: float, move: float, clients: int, records: int, steps: int, delta: float
+) -> EpsilonInterval:
     """Return the interval of epsilon behind a trusted shuffler: at least the messages' mean has, which can be
-    computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
-    run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
-    mean, local = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
-    return EpsilonInterval(mean.lower, local.upper, "the closed forms for trust in the server and in nobody")
+    computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed.
+
+    At least the latter where the client can be told apart: all gradients of the others are -C, all of its own +C but
+    the one that is replaced, so its message is the largest in every round but for a chance that is counted here.
+    """
+    run = {"noise_multiplier": noise_multiplier, "steps": steps}
+    mean = gaussian(**run, delta=delta, move=move / math.sqrt(clients))
+    local = gaussian(**run, delta=delta, move=move)
+    apart = (records - 1) * move / noise_multiplier / math.sqrt(2)
+    confused = steps * (clients - 1) * norm.sf(apart) * (1 + math.exp(min(local.upper, 600.0)))
+    lower = mean.lower
+    if confused <= _CONFUSED * delta:
+        lower = max(lower, gaussian(**run, delta=(1 + _CONFUSED) * delta, move=move).lower)
+    return EpsilonInterval(lower, local.upper, "the closed forms for trust in the server and in nobody")
+
+
+_CONFUSED = 1e-3
+"""Share of delta that the chance of taking one client's message for another's may cost."""
 
 
 @cache

@@ -150,6 +150,22 @@ def test_a_filter_admits_rounds_as_long_as_the_budget_of_its_order_reaches():
     assert accountant.guarantee("ann", delta=DELTA).upper <= 1.5
 
 
+def test_a_cohort_that_is_planned_loses_the_shares_of_those_who_stay_away():
+    """Ten are asked, nine drop out: one share of ten is left, and who answers has mu = sqrt(10)/z. Before the round
+    both checks know that, as `compose` does after it."""
+    names = [f"client {number}" for number in range(10)]
+    asked = ClientRound(FullBatch(), 10.0, cohort=tuple(names), distributed=True, dropped=9)
+    accountant = ClientAccountant(names)
+    spent = float(gaussian_dp.epsilon(1e-5, math.sqrt(10) / 10.0))
+    assert spent == pytest.approx(1.1994, abs=1e-4)
+    assert accountant.would_exceed(asked, epsilon=0.99 * spent, delta=1e-5) == tuple(names)
+    assert accountant.would_exceed(asked, epsilon=1.01 * spent, delta=1e-5) == ()
+    left_out = accountant.would_exceed_filter(asked, epsilon=0.75, delta=1e-5, order=30.0)
+    assert left_out == tuple(names)
+    accountant.compose(ClientRound(FullBatch(), 10.0, cohort=("client 0",), distributed=True, dropped=9))
+    assert accountant.guarantee("client 0", delta=1e-5).upper == pytest.approx(spent)
+
+
 @pytest.mark.parametrize(("distributed", "noise"), [(False, 2.0), (True, 4.0)])
 def test_a_filter_allows_for_every_number_of_drop_outs_up_to_the_stated_one(distributed, noise):
     """Fewer make a drawn cohort larger; more leave less of the noise that clients add in shares."""

@@ -244,3 +244,19 @@ def test_delta_at_epsilon_is_the_inverse_of_epsilon_at_delta(sampler, relation):
     assert above[1] * (100 if by_two else 1) >= 0.999 * DELTA and above[1] <= (3 if by_two else 1.001) * DELTA
     assert 0.95 * DELTA <= below[0] <= 1.001 * DELTA
     assert all(low <= high for low, high in (above, below))
+
+
+@pytest.mark.parametrize("chances", [(1e-18, 2e-18), (3e-17, 1e-19)])
+def test_a_chance_below_the_spacing_of_floats_at_1_counts(chances):
+    """1 - chance is 1 in float64. Without it the record would be called used with a chance of at most any delta."""
+    phases = [Phase(Poisson(chance), 0.1, 10) for chance in chances]
+    found = guarantee_of_phases(phases, delta=1e-20)
+    alone = guarantee(Poisson(chances[0]), noise_multiplier=0.1, steps=10, delta=1e-20)
+    assert found.upper >= alone.lower > 30
+    assert guarantee_of_phases(phases, delta=11 * sum(chances)).upper == 0
+
+
+def test_a_rare_record_has_the_total_variation_of_its_use():
+    apart = math.erf(10 / math.sqrt(8))
+    found = privacy_curve([Phase(Poisson(3e-17), 0.1, 1)]).delta(0.0)
+    assert found.lower <= 3e-17 * apart <= found.upper <= 3e-17 * (1 + 1e-9)

@@ -545,7 +545,7 @@ def test_no_experiment_of_the_paper_has_clients_enough_for_theorem_4_1():
 
 # Shuffled noise: between the central and the local one, calibrated to its target, never above a finer accounting.
 
-RUN = {"clients": 30, "rounds": 4, "delta": 1e-5, "dimension": 1}
+RUN = {"clients": 30, "records": 1, "rounds": 4, "delta": 1e-5, "dimension": 1}
 
 
 def test_local_and_central_noise_by_closed_form():
@@ -577,9 +577,53 @@ def test_few_chords_lie_above_many():
 
 
 def test_one_client_has_nobody_to_hide_among():
-    alone = shuffling.epsilon(noise_multiplier=8.0, clients=1, rounds=2, delta=1e-5, dimension=1)
+    alone = shuffling.epsilon(noise_multiplier=8.0, clients=1, records=9, rounds=2, delta=1e-5, dimension=1)
     assert alone == pytest.approx(float(gaussian_dp.epsilon(1e-5, math.sqrt(2) / 4)), rel=2e-2)
     assert alone <= float(gaussian_dp.epsilon(1e-5, math.sqrt(2) / 4)) * (1 + 1e-12)
+
+
+def exact_delta(epsilon: float, ours: float, replaced: float, other: float) -> float:
+    """Delta of two shuffled messages in one dimension, by a plain sum on a grid: the laws of the unordered pair."""
+    grid, step = np.linspace(-9.0, 9.0, 721, retstep=True)
+    first, second, theirs = (norm.pdf(grid - place) for place in (ours, replaced, other))
+    before, after = (np.outer(own, theirs) + np.outer(theirs, own) for own in (first, second))
+    return float(np.maximum(before - math.exp(epsilon) * after, 0.0).sum()) * step**2 / 2
+
+
+@pytest.mark.parametrize(("records", "noise"), [(2, 4.0), (3, 6.0), (2, 2.0)])
+def test_no_place_of_the_messages_spends_more_than_the_blanket_of_all_of_them(records, noise):
+    """Messages lie in [-n/z, n/z]; one record moves one of them by 2/z, wherever both are."""
+    reach, move = records / noise, 2 / noise
+    places = np.linspace(-reach, reach, 7)
+    radius = (records + math.sqrt(records**2 - 1)) / noise
+    for epsilon in (0.05, 0.5):
+        worst = max(
+            exact_delta(epsilon, ours, ours + sign * move, other)
+            for ours in places
+            for other in places
+            for sign in (-1, 1)
+            if abs(ours + sign * move) <= reach + 1e-12
+        )
+        lattices = (shuffling._COARSE, shuffling._COARSE)
+        bound = shuffling._delta(epsilon, 2, move, radius, 1, lattices)
+        one_record = shuffling._delta(epsilon, 2, move, move / 2, 1, lattices)
+        assert one_record < worst <= bound <= float(gaussian_dp.delta(epsilon, move)), "a narrower blanket is no bound"
+
+
+def test_clients_with_many_records_that_agree_within_the_noise_hide_one_another():
+    run = {"noise_multiplier": 69.0, "clients": 64, "rounds": 1, "delta": 1e-5, "dimension": 5}
+    one, eight, many = (shuffling.epsilon(**run, records=records) for records in (1, 8, 400))
+    local = float(gaussian_dp.epsilon(1e-5, 2 / 69))
+    assert one < eight < 0.2 * local and many == local
+
+
+def test_the_weights_of_a_pair_inside_a_ball_are_two_laws():
+    """The means of R_x/w and R_x'/w over the blanket are 1, and the pair in the middle of a wider ball hides less."""
+    for dimension in (2, 5):
+        inside = blanket_law(0.9, dimension, 0.2)
+        assert inside.masses @ inside.ours == pytest.approx(1, rel=1e-9) == inside.masses @ inside.theirs
+        assert inside.weight == pytest.approx(blanket_law(0.9, dimension).weight, rel=1e-12)
+    assert blanket_law(0.9, 1, 0.2).weight == blanket_law(0.9, 2, 0.2).weight
 
 
 def test_an_epsilon_just_above_0_is_found():
@@ -593,11 +637,13 @@ def test_an_epsilon_just_above_0_is_found():
 def test_one_client_has_the_noise_of_no_shuffler():
     run = {"rounds": 2, "delta": 1e-5}
     local = shuffling.local_noise_multiplier(epsilon=0.5, **run)
-    found = shuffling.noise_multiplier(target_epsilon=0.5, clients=1, dimension=1, **run)
+    found = shuffling.noise_multiplier(target_epsilon=0.5, clients=1, records=9, dimension=1, **run)
     assert found == pytest.approx(local, rel=0.02) and found <= local * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("name", "value"), [("noise_multiplier", 0.0), ("rounds", 0), ("delta", 0.0), ("clients", 0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("noise_multiplier", 0.0), ("rounds", 0), ("delta", 0.0), ("clients", 0), ("records", 0)]
+)
 def test_bad_input(name, value):
     arguments = {"noise_multiplier": 2.0, **RUN, name: value}
     with pytest.raises(ValueError, match=f"^{name} "):

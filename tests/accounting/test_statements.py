@@ -86,9 +86,18 @@ def test_laplace_noise_is_rounded_up(k):
 
 def test_shuffling_lies_between_the_sum_of_messages_and_the_messages_alone():
     run = {"noise_multiplier": 8.0, "steps": 2, **REPLACED}
-    found = ShuffledGaussian(20, 2).guarantee(FullBatch(), **run)
+    found = ShuffledGaussian(20, 1, 2).guarantee(FullBatch(), **run)
     assert found.lower == SummedGaussian(20).guarantee(FullBatch(), **run).upper
     assert found.lower < found.upper <= Gaussian().guarantee(FullBatch(), **run).upper
+
+
+def test_clients_that_can_be_told_apart_are_not_hidden_by_shuffling():
+    """All gradients of the other clients are -L, all of this one's are +L or all but one: its message is the largest
+    in every round, but for a chance of 1e-60, and the observer has it alone."""
+    run = {"noise_multiplier": 8.0, "steps": 2, **REPLACED}
+    assert 19 * 2 * norm.sf(2 * 99 / 8.0 / math.sqrt(2)) < 1e-60
+    alone = Gaussian().guarantee(FullBatch(), **run).upper
+    assert ShuffledGaussian(20, 100, 2).guarantee(FullBatch(), **run).upper == alone
 
 
 def test_equal_segments_are_the_sampler_of_fixed_batches():
@@ -127,7 +136,7 @@ def test_a_share_that_is_no_whole_number_of_records_gives_no_pair():
         Segmented((whole,)).guarantee(FixedBatches(1, 10), **run | {"delta": -1.0})
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian(), SummedGaussian(3), ShuffledGaussian(3, 2)])
+@pytest.mark.parametrize("mechanism", [Gaussian(), SummedGaussian(3), ShuffledGaussian(3, 4, 2)])
 def test_noise_that_hides_nothing_has_an_infinite_epsilon_and_refutes_none(mechanism):
     found = mechanism.guarantee(FullBatch(), noise_multiplier=1e-101, steps=1, **REPLACED)
     assert (found.upper, found.lower) == (math.inf, 0.0)
@@ -142,7 +151,7 @@ def test_a_clipped_mean_turns_with_the_chance_of_its_own_sampler():
         assert 0.9 * found.upper < found.lower <= found.upper
 
 
-@pytest.mark.parametrize("mechanism", [ClippedMeanGaussian(), ShuffledGaussian(3, 2), Laplace(), Segmented(())])
+@pytest.mark.parametrize("mechanism", [ClippedMeanGaussian(), ShuffledGaussian(3, 4, 2), Laplace(), Segmented(())])
 def test_what_has_no_proof_states_none(mechanism):
     run = {"noise_multiplier": 1.0, "steps": 200, "delta": 1e-5, "neighbouring": Neighbouring.ZERO_OUT}
     found = mechanism.guarantee(Poisson(0.1), **run)
@@ -150,7 +159,7 @@ def test_what_has_no_proof_states_none(mechanism):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [Gaussian(), ClippedMeanGaussian(), SummedGaussian(3), ShuffledGaussian(3, 2), Laplace()]
+    "mechanism", [Gaussian(), ClippedMeanGaussian(), SummedGaussian(3), ShuffledGaussian(3, 4, 2), Laplace()]
 )
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -168,10 +177,16 @@ def test_a_mechanism_names_an_argument_out_of_range(mechanism, name, value):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "fields"), [(SummedGaussian, (0,)), (ShuffledGaussian, (-1, 2)), (ShuffledGaussian, (3, 0.5))]
+    ("mechanism", "fields"),
+    [
+        (SummedGaussian, (0,)),
+        (ShuffledGaussian, (-1, 1, 2)),
+        (ShuffledGaussian, (3, 0, 2)),
+        (ShuffledGaussian, (3, 1, 0.5)),
+    ],
 )
 def test_a_mechanism_has_clients_and_a_dimension(mechanism, fields):
-    with pytest.raises(ValueError, match=r"^(clients|dimension) must be"):
+    with pytest.raises(ValueError, match=r"^(clients|records|dimension) must be"):
         mechanism(*fields)
 
 
@@ -192,7 +207,7 @@ def test_the_encoding_says_kind_and_fields(sampler):
             Gaussian(),
             ClippedMeanGaussian(),
             SummedGaussian(4),
-            ShuffledGaussian(3, 2),
+            ShuffledGaussian(3, 4, 2),
             Laplace(),
         ),
         Segmented((Segment(10, 2.0, 0.1), Segment(20, 1.0, 0.2, 4.0))),

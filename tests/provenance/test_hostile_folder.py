@@ -312,7 +312,7 @@ def test_a_privacy_statement_of_a_stranger_is_a_finding_and_no_traceback(with_ce
         ("steps", "1e15"), ("records", "1e12"),
         ("sampler", '{"kind": "WithReplacement", "batch_size": 10000000, "records": 100000000}'),
         ("sampler", '{"kind": "FixedBatches", "batch_size": 10, "records": 1000000000000}'),
-        ("mechanism", '{"kind": "ShuffledGaussian", "clients": 1000000000000}'),
+        ("mechanism", '{"kind": "ShuffledGaussian", "clients": 1000000000000, "records": 1, "dimension": 2}'),
     ],
 )  # fmt: skip
 def test_a_statement_that_would_take_hours_or_all_memory_is_a_finding(with_cell, column, cell):

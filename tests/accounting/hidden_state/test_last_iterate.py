@@ -304,3 +304,16 @@ def test_the_last_iterate_is_rounded_up():
         mu, epsilon = mp.sqrt(2) / mp.mpf(noise), mp.mpf(found)
         spent = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
         assert mp.mpf(delta) * (1 - mp.mpf("1e-8")) < spent <= mp.mpf(delta)
+
+
+def test_a_problem_has_the_records_of_its_sampler():
+    """A batch of all records is a full batch, whose size would else be the problem's."""
+    problem = {"smoothness": 1, "learning_rate": 0.5, "lipschitz": 1, "diameter": 1}
+    run = {"noise_multiplier": 1, "steps": 50, "delta": 1e-5, "observer": "last_iterate"}
+    with pytest.raises(ValueError, match=r"^convex: records is 1, but the sampler has 100$"):
+        guarantee(FixedBatches(100, 100), **run, convex=ConvexProblem(**problem, records=1))
+    same = guarantee(FixedBatches(100, 100), **run, convex=ConvexProblem(**problem, records=100))
+    assert same.upper == guarantee(FullBatch(), **run, convex=ConvexProblem(**problem, records=100)).upper
+    phases = [Phase(FixedBatches(100, 100), 1, 50)]
+    with pytest.raises(ValueError, match=r"^convex: records is 1, but"):
+        guarantee_of_phases(phases, delta=1e-5, observer="last_iterate", convex=ConvexProblem(**problem, records=1))

@@ -60,7 +60,7 @@ REPLACED = {"sampler": '{"kind": "WithReplacement", "batch_size": 10, "records":
 FIXED = {"sampler": '{"kind": "FixedBatches", "batch_size": 10, "records": 100}', "neighbouring": "replace_one"}
 FULL = {"neighbouring": "replace_one", "sampler": '{"kind": "FullBatch"}', "sample_rate": "1"}
 EPOCHS = {"sampler": '{"kind": "ShuffledEpochs", "batch_size": 10, "records": 100}', "neighbouring": "zero_out"}
-SHUFFLED = {"mechanism": '{"kind": "ShuffledGaussian", "clients": 9, "dimension": 2}'}
+SHUFFLED = {"mechanism": '{"kind": "ShuffledGaussian", "clients": 9, "records": 1, "dimension": 2}'}
 
 
 def summed(clients):
@@ -265,11 +265,13 @@ def test_hardly_any_signal_spends_nothing():
 
 def test_behind_a_shuffler_epsilon_lies_between_those_of_a_trusted_server_and_of_nobody():
     run = {"noise_multiplier": 10.0, "steps": 4, "delta": 1e-6}
-    epsilon = shuffling.epsilon(noise_multiplier=10.0, clients=9, rounds=4, delta=1e-6, dimension=1)
-    interval = numbers.shuffled(**run, move=2.0, clients=9)
+    epsilon = shuffling.epsilon(noise_multiplier=10.0, clients=9, records=1, rounds=4, delta=1e-6, dimension=1)
+    interval = numbers.shuffled(**run, move=2.0, clients=9, records=1)
     assert interval.holds(epsilon)
     assert interval.lower < numbers.gaussian(**run, move=2 / math.sqrt(9)).upper < epsilon
     assert epsilon < numbers.gaussian(**run, move=2.0).lower <= interval.upper
+    apart = numbers.shuffled(**run, move=2.0, clients=9, records=100)
+    assert not apart.holds(epsilon) and apart.lower == pytest.approx(interval.upper, rel=5e-3)
 
 
 def test_full_batches_in_a_sampler_s_clothes_have_the_closed_form():

@@ -813,8 +813,9 @@ def epsilon(*, noise_multiplier: float, clients: int, records: int, rounds: int,
     messages; at most the epsilon without a shuffler, which it is unless that ball is small: clients that can be told
     apart hide nothing.
     Guarantee: (epsilon, delta)-DP under replace_one against an observer of the shuffled messages alone: blanket of
-    balle2019, composed over adaptive rounds; every approximation errs upwards. Caveats: blanket_epsilon. Raises
-    ValueError naming the argument. Source: balle2019, Lemma 5.3, with the blanket of all messages.
+    balle2019, composed over adaptive rounds; every approximation errs upwards. Caveats: those of blanket_epsilon; of
+    all pairs that one record can set apart, the one farthest apart is taken as the worst. Raises ValueError naming the
+    argument. Source: balle2019, Lemma 5.3, with the blanket of all messages.
     """
     noise = real("noise_multiplier", noise_multiplier, above=0)
     clients, records = integer("clients", clients, at_least=1), integer("records", records, at_least=1)

@@ -146,7 +146,7 @@ def noise_page(rows: pd.DataFrame) -> TableLayout:
     ]
     deltas = " or ".join(f"{delta:g}" for delta in sorted(set(rows["delta"]), reverse=True))
     notes += [f"ε at δ = {deltas}; one record is replaced, and the attacker sees every message of a client."]
-    notes += ["Full batches, or each record once: both accountings are exact for the mechanism that runs."]
+    notes += ["Full batches, or each record once: both accountings are exact for records whose gradients reach L."]
     return TableLayout(pd.DataFrame(body), notes)
 
 

@@ -247,6 +247,13 @@ def test_a_diverging_run_says_so(folders):
         ({"sampling": "poisson", "neighbouring": "add_or_remove"}, "neighbouring: add_or_remove is not kept"),
         ({"sampling": "poisson", "strategy": "falling_noise"}, "fixed size only"),
         ({"sampling": "poisson", "preparation": "dp_pca"}, "fixed size only"),
+        *(
+            (
+                {"sampling": "poisson", "neighbouring": "zero_out", "preparation": each},
+                "exact statistics have no statement",
+            )
+            for each in ("normalised_exactly", "exact_pca", "batch_normalised")
+        ),
         ({"preparation_share": 1.0}, "preparation_share"),
         ({"participation": 0.0}, "participation: is 0"),
         ({"max_distance": -1.0}, "max_distance: is -1"),

@@ -231,6 +231,20 @@ def asynchronous(digits, cells):
     return noise, canaries.train(job, digits, joined, None, lambda done, total: None)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("strategy", "last_epoch_unpaid"),
+        ("sampling", "poisson"),
+        ("preparation", "exact_pca"),
+        ("strategy", "arsinh_2"),
+    ],
+)
+def test_a_claim_of_other_messages_than_those_that_are_attacked_is_refused(digits, setting, value):
+    with pytest.raises(InputError, match=f"{setting}: '{value}' is not attacked, should be"):
+        asynchronous(digits, [{"epsilon": 2.0, "scenario": "synchronous", "preparation": "none", setting: value}])
+
+
 def bounds_proven(runs, trials):
     """The bounds that the counts of `trials` trainings in each world prove at 95 %, by exact binomial intervals."""
     assert runs["positives"].eq(trials).all() and runs["confidence"].eq(0.95).all()

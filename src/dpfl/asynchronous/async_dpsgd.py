@@ -343,6 +343,10 @@ def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for plan, cell in zip(_plans(job, description["records"]["train"]), job.cells, strict=True):
         if plan.posture not in known:
+            inputs = plan.posture.preparation
+            reads_records = inputs.is_exact or inputs is InputNormalisation.BATCH
+            if plan.posture.sampling is Sampling.POISSON and reads_records:
+                raise InputError("preparation: exact statistics have no statement for Poisson batches")
             statement = plan.posture.statement(plan.posture.round_sigma())
             known[plan.posture] = {"noise_multiplier": statement.noise_multiplier, **statement.columns()}
         rows.append({**as_columns(cell), **known[plan.posture]})

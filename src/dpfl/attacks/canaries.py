@@ -185,17 +185,33 @@ def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
 
     With clipping: mean the noise stays that of clipping: record, which the claim is made for: a known-bad variant. So
     does it with preparation: batch_normalised, where the claim is that of plain inputs.
-    Raises InputError where settings cannot be used.
+    Raises InputError where settings cannot be used, and of asynchronous DP-SGD for what is not attacked: the messages
+    are those of a constant noise on batches of fixed size, on plain or batch-normalised inputs.
     """
     if _is_image(job):
         return fedavg_images.calibrate(job, description)
     if _is_asynchronous(job):
+        for cell in job.cells:
+            _require_attacked({**job.settings, **cell})
         plain = [
             {name: "none" if name == "preparation" else value for name, value in cell.items()} for cell in job.cells
         ]
         table = async_dpsgd.calibrate(replace(job, cells=tuple(plain)), description)
         return table.assign(preparation=[cell["preparation"] for cell in job.cells])
     return ldp_regression.calibrate(replace(job, settings={**job.settings, "clipping": "record"}), description)
+
+
+def _require_attacked(settings: Mapping[str, Any]) -> None:
+    """Raise InputError for asynchronous DP-SGD whose claim would be of other messages than those that are attacked."""
+    attacked = {
+        "strategy": ("constant",),
+        "sampling": (str(Sampling.FIXED),),
+        "preparation": ("none", str(InputNormalisation.BATCH)),
+    }
+    for name, values in attacked.items():
+        value = str(settings.get(name, values[0]))
+        if value not in values:
+            raise InputError(f"{name}: {value!r} is not attacked, should be {' or '.join(values)}")
 
 
 def train(

@@ -154,7 +154,7 @@ def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]]) ->
     scale = axis.yaxis.get_transform()
     low, high = (float(scale.transform(end)) for end in axis.get_ylim())
     panel_inches = axis.get_position().height * axis.figure.get_figheight()
-    line, last, above = 1.5 * SMALL / 72 / panel_inches, -1.0, 0.0
+    line, last, above = 1.2 * SMALL / 72 / panel_inches, -1.0, 0.0
     for height, name, colour in sorted(names):
         half = line * (1 + name.count("\n")) / 2
         last = max((float(scale.transform(height)) - low) / (high - low), last + above + half)

@@ -231,7 +231,7 @@ def draw_price(data: pd.DataFrame) -> Figure:
     _lines(axes[2], curvature, "regularisation", sigmas)
     if not curvature.empty:
         sizes = f"m = {count_range(curvature['batch_size'])}, n = {count_range(curvature['users'])}"
-        axes[2].set_title(f"against strong convexity, {sizes}", fontsize=9)
+        axes[2].set_title(f"against λ, {sizes}", fontsize=9)
     axes[2].set_xlabel("strong convexity λ")
     for axis in axes:
         if not axis.has_data():

@@ -106,7 +106,9 @@ def chance_of_any_use(joined: Sequence[SamplerAccountant[Any]]) -> float:
     Source: elementary.
     """
     chances = [part.chance_of_use() for part in joined]
-    return 1.0 if max(chances, default=0.0) >= 1 else -math.expm1(math.fsum(math.log1p(-chance) for chance in chances))
+    if max(chances, default=0.0) >= 1:
+        return 1.0
+    return abs(math.expm1(math.fsum(math.log1p(-chance) for chance in chances)))
 
 
 def are_by_record(joined: Sequence[SamplerAccountant[Any]]) -> bool:

@@ -185,7 +185,8 @@ class ClientAccountant:
     def would_exceed(self, round: ClientRound, *, epsilon: float, delta: float, count: int = 1) -> tuple[str, ...]:
         """Return the clients of `count` more such rounds who then have a proven epsilon above `epsilon` at `delta`.
 
-        For rounds that were planned: see `guarantee`. Source: `guarantee`. Raises ValueError naming the argument.
+        For rounds that were planned: see `guarantee`. With `dropped` a named cohort of all is of those who are asked.
+        Source: `guarantee`. Raises ValueError naming the argument.
         """
         target, failure = real("epsilon", epsilon, at_least=0), real("delta", delta, above=0, below=1)
         more = {self._step(_planned(round, int(round.dropped))): integer("count", count)}

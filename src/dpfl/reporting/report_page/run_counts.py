@@ -1,4 +1,4 @@
-"""What was run: jobs of the training grid, and run tables that no commit accounts for."""
+"""Counts of what was run: jobs of the training grid, and run tables that no commit accounts for."""
 
 from __future__ import annotations
 

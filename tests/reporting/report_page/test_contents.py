@@ -43,7 +43,7 @@ def test_noise_that_no_job_of_the_configuration_has_states_no_epsilon_on_the_pag
 def test_errata_are_no_ordinary_table(page):
     first, second = page.papers
     assert first.errata.name == "errata" and not first.sections.tables
-    assert first.errata_counts == "3 wrong, 2 loose, 1 unclear" and second.errata_counts == ""
+    assert first.errata_counts == "2 wrong, 1 inconsistent, 2 loose, 1 unclear" and second.errata_counts == ""
     assert second.errata is None and [part.name for part in second.sections.tables] == ["table_2"]
 
 

@@ -143,15 +143,15 @@ def figure_2_message(points: pd.DataFrame) -> str:
         lost[each] = f", worse at {worse}" if worse else ""
     spent = private[private["clipping"] == "mean"].pivot(index=keys, columns="algorithm", values="epsilon_spent")
     ratio = (spent["minibatch"] / spent["local"]).max() if {"minibatch", "local"} <= set(spent.columns) else 1.0
-    price = f" (its bound on ε is up to {ratio:.0f} times local SGD's)" if ratio > 2 else ""
+    price = f" (at a bound on ε up to {ratio:.0f} times as large)" if ratio > 2 else ""
     protocol = [
         f"at {share} points of the authors' protocol{lost[each]}{price}"
         for each, share in shares.items()
         if each[1] == "mean"
     ]
     clipped = [f"{shares[each]} ({NOISES[each[0]]}{lost[each]})" for each in _columns(compared) if each[1] == "record"]
-    texts = [*protocol, *([f"with every record clipped at {listed(clipped)}"] if clipped else [])]
-    text = "Minibatch SGD beats local SGD, beyond chance,"
+    texts = [*protocol, *([f"with records clipped at {listed(clipped)}"] if clipped else [])]
+    text = "Minibatch SGD beats local SGD beyond chance"
     return f"{text} {'; '.join(texts)}" if texts else ""
 
 

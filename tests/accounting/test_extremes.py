@@ -22,7 +22,7 @@ from dpfl.accounting import (
     guarantee_of_phases,
     noise_multiplier,
 )
-from dpfl.provenance.audit.numbers import InvertedComposition, sampled_gaussian
+from dpfl.provenance.audit.inverted_composition import InvertedComposition, sampled_gaussian
 
 UNEVEN = 1 + 1e-3
 """Room for grids that change with the question, where answers are compared."""

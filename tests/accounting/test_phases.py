@@ -13,7 +13,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.phases import phases_interval
 from dpfl.accounting.sampler_accountants import Run, accountant
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
-from dpfl.provenance.audit.numbers import InvertedComposition, poisson_replaced
+from dpfl.provenance.audit.inverted_composition import InvertedComposition, poisson_replaced
 
 
 def phases_lower(phases):

@@ -40,7 +40,7 @@ from dpfl.accounting.tradeoff import (
     sufficient_sigma,
 )
 from dpfl.accounting.tradeoff.curves import ARSINH_SHARE, Segment, segments_epsilon, segments_sigma
-from dpfl.provenance.audit.numbers import InvertedComposition, sampled_gaussian
+from dpfl.provenance.audit.inverted_composition import InvertedComposition, sampled_gaussian
 
 # Segments against runs of one noise, against dp_accounting's own composition, and against closed forms.
 

@@ -142,9 +142,7 @@ def test_points_at_which_minibatch_is_better_beyond_chance_are_counted(local, sh
     assert figure_2_message(losses(local).query("algorithm == 'minibatch'")) == ""
     data = losses(local)
     data.loc[(data["algorithm"] == "minibatch") & (data["epsilon"] == 1), "epsilon_spent"] *= 298
-    assert f"of the authors' protocol{worse} (at a bound on ε up to 298 times as large); with" in figure_2_message(
-        data
-    )
+    assert f"of the authors' protocol{worse} (at a bound on ε up to 298 times as large); with" in figure_2_message(data)
 
 
 def test_a_run_spends_a_share_of_what_is_asked():

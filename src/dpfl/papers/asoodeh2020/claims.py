@@ -79,8 +79,8 @@ def unbounded_kernels(noise: str, epsilon: float, distance: float) -> Case:
 def laplace(eta: float, diameter: float, later: int, epsilon: float) -> Case:
     """Hold the exact delta of the record that `later` others follow against Theorem 3."""
     values = LOSS | {"diameter": diameter, "eta": eta, "scale": 1.0, "strong_convexity": 0.0}
-    bound = contraction.pnsgd_laplace_delta(epsilon, i=RECORDS - later, n=RECORDS, **values)
-    case = f"Laplace, v = 1, eta = {eta}, b - a = {diameter}, i = {RECORDS - later} of 40, epsilon = {epsilon}"
+    bound = contraction.pnsgd_laplace_delta(epsilon, i=1, n=later + 1, **values)
+    case = f"Laplace, v = 1, eta = {eta}, b - a = {diameter}, {_followed(later)}, epsilon = {epsilon}"
     return Case(case, _laplace_run(eta, diameter).delta(epsilon, later), target=float(bound))
 
 
@@ -94,8 +94,13 @@ def laplace_any_step(eta: float, epsilon: float) -> Case:
 
 def laplace_zero(eta: float, diameter: float, later: int, epsilon: float) -> Case:
     """Hold the exact delta against the 0 that Theorem 3's last sentence promises."""
-    case = f"stated delta = 0: eta = {eta}, b - a = {diameter}, i = {RECORDS - later} of 40, epsilon = {epsilon}"
+    case = f"stated delta = 0: eta = {eta}, b - a = {diameter}, {_followed(later)}, epsilon = {epsilon}"
     return Case(case, _laplace_run(eta, diameter).delta(epsilon, later))
+
+
+def _followed(later: int) -> str:
+    """Return the place of the first record, which `later` others follow, as the theorems' cases are named."""
+    return f"i = 1 of {later + 1}"
 
 
 def _laplace_run(eta: float, diameter: float) -> ExactPnsgd:
@@ -106,9 +111,9 @@ def _laplace_run(eta: float, diameter: float) -> ExactPnsgd:
 def gaussian(sigma: float, eta: float, rho: float, curvature: float, later: int, epsilon: float) -> Case:
     """Hold the exact delta of the record that `later` others follow against Theorem 4."""
     values = LOSS | {"sigma": sigma, "eta": eta, "strong_convexity": rho}
-    bound = contraction.pnsgd_gaussian_delta(epsilon, i=RECORDS - later, n=RECORDS, **values)
+    bound = contraction.pnsgd_gaussian_delta(epsilon, i=1, n=later + 1, **values)
     exact = gaussian_pnsgd(values, curvature).delta(epsilon, later)
-    case = f"sigma = {sigma}, eta = {eta}, rho = {rho}, i = {RECORDS - later} of 40, curvature {curvature}"
+    case = f"sigma = {sigma}, eta = {eta}, rho = {rho}, {_followed(later)}, curvature {curvature}"
     return Case(f"{case}, epsilon = {epsilon}", exact, target=float(bound))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import norm
@@ -23,7 +24,7 @@ class ExactPnsgd:
 
     Record i's gradient at w is strong_convexity * w plus or minus the most that keeps it within `lipschitz` on
     the interval; the other records' is curvature * w. A step is w -> projected(w - eta * gradient + noise), and
-    `noise` is the law of what is added (eta included). The state before record i is the middle of the interval.
+    `noise` is the law of what is added (eta included). The start is the middle of the interval.
     """
 
     eta: float
@@ -34,31 +35,46 @@ class ExactPnsgd:
     strong_convexity: float = 0.0
     cells: int = 400
 
-    def states(self, later: int) -> Array:
-        """Return the two laws of the state after record i and 0, 1, ... `later` further records.
+    def states(self, later: int, before: int = 0) -> Array:
+        """Return the two laws of the state after record i and 0, 1, ... `later` further records; `before` precede it.
 
         Shape (later + 1, 2, cells + 2).
         """
-        interval = DiscretisedInterval(-self.diameter / 2, self.diameter / 2, self.cells)
+        interval, step = self._interval, self._other
+        kept = (1 - self.eta * self.strong_convexity) * (interval.points if before else np.zeros(1))
         shift = self.eta * (self.lipschitz - self.strong_convexity * self.diameter / 2)
-        step = interval.projected((1 - self.eta * self.curvature) * interval.points, self.noise)
-        pairs = [interval.projected(np.array([shift, -shift]), self.noise)]
+        start = self.common(before)[-1] if before else np.ones(1)
+        pairs = [np.stack([start @ interval.projected(kept + side * shift, self.noise) for side in (1, -1)])]
         for _ in range(later):
             pairs.append(pairs[-1] @ step)
         return np.stack(pairs)
 
+    def common(self, records: int) -> Array:
+        """Return the laws of the state after 1 to `records` >= 1 of the other records, (records, cells + 2)."""
+        laws = [self._interval.projected(np.zeros(1), self.noise)[0]]
+        for _ in range(records - 1):
+            laws.append(laws[-1] @ self._other)
+        return np.stack(laws)
+
+    @cached_property
+    def _interval(self) -> DiscretisedInterval:
+        return DiscretisedInterval(-self.diameter / 2, self.diameter / 2, self.cells)
+
+    @cached_property
+    def _other(self) -> Array:
+        """The step of another record."""
+        return self._interval.projected((1 - self.eta * self.curvature) * self._interval.points, self.noise)
+
     def delta(self, epsilon: float, later: int) -> float:
-        """Return delta at `epsilon` when the state after `later` further records is released."""
+        """Return delta at `epsilon` of the first of `later` + 1 records if the last state is released."""
         return float(hockey_stick(*self.states(later)[-1], epsilon))
 
-    def mixed_delta(self, epsilon: float, weights: Array) -> float:
-        """Return delta at `epsilon` when the released state has k further records behind it with chance weights[k].
-
-        What is missing to 1 is the chance that record i was not reached, alike under both data sets: it could only
-        lower delta and is left out.
-        """
-        p, q = np.tensordot(weights, self.states(len(weights) - 1), axes=1)
-        return float(hockey_stick(p, q, epsilon))
+    def stopped_delta(self, epsilon: float, i: int, n: int) -> float:
+        """Return delta at `epsilon` of record i if the state after a uniform number of 1 to n records is released."""
+        laws = self.states(n - i, before=i - 1).sum(axis=0)
+        if i > 1:  # a stop before record i looks alike under both data sets
+            laws = laws + self.common(i - 1).sum(axis=0)
+        return float(hockey_stick(*laws / n, epsilon))
 
 
 def gaussian_pnsgd(values: Mapping[str, float], curvature: float = 0.0) -> ExactPnsgd:
@@ -75,5 +91,4 @@ def gaussian_pnsgd(values: Mapping[str, float], curvature: float = 0.0) -> Exact
 
 def stopped_delta(values: Mapping[str, float], epsilon: float, i: int) -> float:
     """Return the exact delta of record i when the algorithm stops after a uniform number of 1..n records."""
-    weights = np.full(values["n"] - i + 1, 1 / values["n"])
-    return gaussian_pnsgd(values).mixed_delta(epsilon, weights)
+    return gaussian_pnsgd(values).stopped_delta(epsilon, i, int(values["n"]))

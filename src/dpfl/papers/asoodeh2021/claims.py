@@ -31,8 +31,8 @@ class ExactFederatedSgd:
     """Algorithm 1 with m users per round on [-radius, radius], whose user i has slope +lipschitz or -lipschitz.
 
     Every other user's loss is curvature * w^2 / 2 (concave where negative). A round averages m gradients, each with
-    noise of standard deviation sigma, and steps by its own eta. User i falls into each round with the same chance,
-    at a model in the middle of the interval; its round-mates' gradients vanish there.
+    noise of standard deviation sigma, and steps by its own eta. User i falls into each round with the same chance.
+    The start is the middle of the interval.
     """
 
     m: int
@@ -44,9 +44,9 @@ class ExactFederatedSgd:
     cells: int = 300
 
     def models(self) -> Array:
-        """Return the two laws of the model after round s when user i was in round t, shape (t, s, 2, cells + 2).
+        """Return the two laws of the model after round s if user i is in round t, shape (t, s, 2, cells + 2).
 
-        Rounds s before t are left at zero: there the two laws are one.
+        In rounds s before t the two laws are one.
         """
         interval = DiscretisedInterval(-self.radius, self.radius, self.cells)
         noises = [norm(scale=eta * self.sigma / np.sqrt(self.m)) for eta in self.etas]
@@ -55,11 +55,16 @@ class ExactFederatedSgd:
             for eta, noise in zip(self.etas, noises, strict=True)
         ]
         laws = np.zeros((len(steps), len(steps), 2, self.cells + 2))
+        points, start = np.zeros(1), np.ones(1)
         for t, (eta, noise) in enumerate(zip(self.etas, noises, strict=True)):
-            shift = eta * self.lipschitz / self.m
-            laws[t, t] = interval.projected(np.array([shift, -shift]), noise)
+            mates = (1 - eta * self.curvature * (self.m - 1) / self.m) * points
+            moved = (mates + side * eta * self.lipschitz / self.m for side in (1, -1))
+            laws[t, t] = [start @ interval.projected(each, noise) for each in moved]
             for s in range(t + 1, len(steps)):
                 laws[t, s] = laws[t, s - 1] @ steps[s]
+            start = start @ (steps[t] if t else interval.projected(points, noise))
+            laws[t + 1 :, t] = start
+            points = interval.points
         return laws
 
     def delta(self, epsilon: float) -> float:
@@ -68,18 +73,15 @@ class ExactFederatedSgd:
         return float(hockey_stick(p, q, epsilon))
 
     def stopped_delta(self, epsilon: float) -> float:
-        """Return delta at `epsilon` of the model after a round drawn uniformly from all.
-
-        A stop before user i's round is alike under both data sets: it could only lower delta and is left out.
-        """
+        """Return delta at `epsilon` of the model after a round drawn uniformly from all."""
         p, q = self.models().mean(axis=(0, 1))
         return float(hockey_stick(p, q, epsilon))
 
     def averaged_delta(self, epsilon: float) -> float:
-        """Return delta at `epsilon` of the average of all models, from a start in the middle, all other losses 0.
+        """Return delta at `epsilon` of the average of all models, all other losses 0.
 
-        Unlike `models` this follows every model from round 1 on: the average is of one path. Its sum lives on the grid
-        of the interval's points, in units of half a cell.
+        The average is of one path, so this follows the sum of its models, on the grid of the interval's points in units
+        of half a cell.
         """
         interval = DiscretisedInterval(-self.radius, self.radius, self.cells)
         places = np.concatenate([[0], np.arange(1, 2 * self.cells, 2), [2 * self.cells]])

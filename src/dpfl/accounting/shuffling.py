@@ -875,4 +875,5 @@ def noise_multiplier(
         known=True,
         tries=_TRIES,
     )
-    return local if result is None else math.exp(result)
+    # exp(log(local)) is not local: runs without a gain have the local model's noise to the last bit.
+    return local if result is None or result >= math.log(local) else math.exp(result)

@@ -34,8 +34,8 @@ _LABELS = ("paper", "job", "stand_in_for", "data_note", "experiment")
 """Columns of a run table that do not distinguish runs."""
 _LONGEST_LIST = 12
 _NO_STUDY = ("", "nan", "none")
-NOISE = ("noise_multiplier", "noise_std")
-"""Columns of a run table with its noise."""
+NOISE = ("noise_multiplier", "noise_std", "scale")
+"""Columns of a noise calibration with noise; the scale of a law is one in asoodeh2020."""
 _NOISE_TOLERANCE = 1e-6
 """Relative difference of noise calibrated twice for a target: other versions and processors end a search elsewhere."""
 

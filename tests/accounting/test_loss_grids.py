@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -43,6 +43,7 @@ def cells_of(losses: np.ndarray, masses: np.ndarray, step: float, count: int) ->
     atoms=st.lists(st.tuples(st.floats(-0.99, 0.99), st.floats(1e-6, 1.0)), min_size=1, max_size=12),
     count=st.integers(3, 60),
 )
+@example(atoms=[(0.09090909090909073, 0.00040167570662703487), (-0.6363636363636364, 0.999598324293373)], count=11)
 def test_the_grid_laws_lie_on_their_sides_of_the_truth(atoms, count):
     losses, masses = np.array(atoms).T
     masses = masses / masses.sum()

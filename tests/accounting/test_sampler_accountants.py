@@ -179,3 +179,9 @@ def test_two_moves_spend_what_their_sum_does_and_little_more(one, other, log_del
     found = in_two_moves(remove, add, delta)
     assert exact(found) <= delta * (1 + 1e-9) < exact(found / 1.015)
     assert found == pytest.approx(min(spent(share) for share in SHARES), rel=1e-12)
+
+
+def test_a_share_of_delta_too_small_to_ask_for_proves_nothing():
+    """The two moves spend 407.4 together; a share cut off at 1e-300 once proved 388.6."""
+    one = lambda share: float(gaussian_dp.epsilon(share, 5.0))  # noqa: E731
+    assert in_two_moves(one, one, 1e-280) == math.inf > float(gaussian_dp.epsilon(1e-280, 10.0))

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.shuffled_batches import unamplified_mu, worst_pair_epsilon
+from dpfl.accounting.shuffled_batches import epoch_laws, unamplified_mu, worst_pair_epsilon
 
 # (relation, sigma, records, batch, epochs, delta, low, high): the same pair and statistic by another implementation,
 # confirmed by Monte Carlo with an exponential tilt.
@@ -38,6 +38,19 @@ def _epsilon(sigma, batch, records, epochs, delta, relation) -> float:
 @pytest.mark.parametrize(("relation", "sigma", "records", "batch", "epochs", "delta", "low", "high"), REFERENCE)
 def test_lower_bounds_meet_the_reference(relation, sigma, records, batch, epochs, delta, low, high):
     assert low <= _epsilon(sigma, batch, records, epochs, delta, relation) <= high
+
+
+@pytest.mark.parametrize(("noise", "batches", "epsilon"), [(0.26, 2, 25.897435), (0.24, 5, 26.5), (1.0, 5, 2.0)])
+def test_both_laws_of_an_epoch_lie_below_the_largest_step_s(noise, batches, epsilon):
+    """A tail of P's near 1 keeps no digits of small cells: the law of Q||P was once above."""
+    laws = epoch_laws(noise, 1, batches, 1, 1e-5, Neighbouring.REPLACE_ONE)
+    z = np.linspace(-8, 8 + 4 / noise, 400_001)
+    rest = (batches - 1) * log_ndtr(z)
+    far, near = (np.exp(rest + log_ndtr(z - mean / noise)) for mean in (2.0, 0.0))
+    exact = ((1 - far) - math.exp(epsilon) * (1 - near)).max(), (near - math.exp(epsilon) * far).max()
+    for law, most in zip(laws, map(float, exact), strict=True):
+        gained = float(law.masses @ np.maximum(-np.expm1(epsilon - law.losses), 0.0))
+        assert 0.98 * most - 1e-3 < gained <= most * (1 + 1e-8)
 
 
 @pytest.mark.parametrize(("relation", "delta"), [("zero_out", 1e-5), ("replace_one", 1e-5), ("zero_out", 1e-30)])

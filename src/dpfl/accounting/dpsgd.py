@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """rho + 2 sqrt(rho ln(1/delta)): the epsilon of rho-zCDP at delta in (0, 1]; rho >= 0; shapes broadcast.
 
-    Guarantee: a rho-zCDP mechanism is (epsilon, delta)-DP. Raises ValueError naming rho or delta. Source: bun2016, for
-    vandijk2023 (5).
+    The form that vandijk2023 prints; `zero_concentrated.zcdp_epsilon` is tighter. Guarantee: a rho-zCDP mechanism is
+    (epsilon, delta)-DP. Raises ValueError naming rho or delta. Source: bun2016, for vandijk2023 (5).
     """
     rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     return (rho + 2 * np.sqrt(rho * log_inverse))[()]
@@ -128,8 +128,9 @@ def epsilon(
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of ONE record's contribution,
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
     caller, accounts for it. `sample_rate` in (0, 1], integer `steps` >= 0, `delta` in (0, 1).
-    Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
-    rounding. Sources: "rdp" (mironov2019) and "prv" (gopi2021) know add_or_remove and zero_out, which
+    Guarantee: (epsilon, delta)-DP under `neighbouring`; "pld" and "rdp" answer with an upper bound, up to
+    rounding. "prv" answers for the removal alone: that it also bounds the addition is not proven for it.
+    Sources: "rdp" (mironov2019) and "prv" (gopi2021) know add_or_remove and zero_out, which
     share their dominating pair; "pld" (doroshenko2022, connect the dots; `poisson_gaussian`) knows replace_one
     as well and counts its rounding in. Raises ValueError naming the argument, `delta` below `LEAST_DELTA` too.
     """

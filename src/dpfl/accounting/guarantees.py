@@ -24,7 +24,7 @@ from dpfl.accounting.samplers import (
 # The least noise that keeps a target, by few evaluations of what a noise spends.
 
 LEAST_NOISE = 1e-3
-"""Least noise multiplier that `noise_multiplier` looks at."""
+"""Least noise multiplier that a search looks at; closed forms may answer less."""
 TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
 _JUMP = 30.0  # a steeper curve at the ends of a narrow bracket is a jump
@@ -157,11 +157,12 @@ def _through(points: list[tuple[float, float, float]], aim: float) -> float:
     return guess
 
 
-_LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
+_SMALLEST_NOISE = 1e-300  # the inverse of less is beyond floats
 _MOST_NOISE = 1e150
 _UNPROVEN = "nothing is proven for this sampler and relation"
 _SMALLEST_DELTA = 1e-15
-_LARGEST_COUNT = 2**53  # float64 cannot count further
+_ROUNDING = 1e-6  # by which a lower bound may exceed an upper one
+_MOST_STEPS = 2**46  # the grids of composed losses reach no further
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ def guarantee(
         )
     elif convex is None and _sees_all(run, view):
         lower = accountant(run).lower()
-    return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+    return _between(lower, upper)
 
 
 def guarantee_of_phases(
@@ -252,7 +253,8 @@ def guarantee_of_phases(
 
     Their losses are added on one grid, each order of the pair separately. Where `convex` states one problem for all
     phases, full batches hide all iterates but the last of each phase: given it, the next phase starts again, so the
-    phases' Gaussian DP composes. Equal phases of full or fixed batches in a row are one.
+    phases' Gaussian DP composes. With it, equal phases in a row are one. Of several phases `round_ends` and
+    `last_iterate` have the lower bound 0.
     Source: `guarantee`, composed. Raises ValueError naming the argument: convex too, for phases of another sampler,
     whose last iterates have no proof that composes.
 
@@ -291,7 +293,7 @@ def guarantee_of_phases(
         return Guarantee(upper.epsilon, 0.0, upper.by, f"nothing is known for {view.value}")
     if not everything:
         lower = EpsilonBound(0.0, f"nothing is known for {view.value}")
-    return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+    return _between(lower, upper)
 
 
 def privacy_curve(phases: Sequence[Phase], *, neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT) -> PrivacyCurve:
@@ -439,7 +441,7 @@ def _run(
 ) -> Run:
     """Check the arguments that all questions share. Raises ValueError naming the argument."""
     relation = member("neighbouring", Neighbouring, neighbouring)
-    sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_LEAST_NOISE)
+    sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_SMALLEST_NOISE)
     count, failure = _count("steps", steps), real("delta", delta, at_least=1e-290, below=1)
     run = Run(sampler, sigma, count, failure, relation)
     accountant(run)  # refuses what is no sampler
@@ -457,9 +459,20 @@ def _checked_runs(phases: Sequence[Phase], delta: float, neighbouring: Neighbour
     return [run for run in runs if run.steps]
 
 
+def _between(lower: EpsilonBound, upper: EpsilonBound) -> Guarantee:
+    """Return both bounds, the lower one cut to the upper one within rounding. Raises ArithmeticError where they
+    contradict each other: one of the proofs, or its code, is wrong."""
+    if lower.epsilon > upper.epsilon * (1 + _ROUNDING) + _ROUNDING:
+        raise ArithmeticError(
+            f"epsilon is at least {lower.epsilon!r} ({lower.by}) and at most {upper.epsilon!r} ({upper.by}): "
+            "an accountant of dpfl is wrong here; please report it"
+        )
+    return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+
+
 def _count(name: str, value: float) -> int:
-    """Return a count. Raises ValueError naming it where it is none, or float64 cannot count so far."""
-    return integer(name, real(name, value, at_most=_LARGEST_COUNT))
+    """Return a number of steps. Raises ValueError naming it where it is none, or too large to be composed."""
+    return integer(name, real(name, value, at_most=_MOST_STEPS))
 
 
 def _in_plain_numbers(sampler: Accountable) -> Accountable:

@@ -119,16 +119,19 @@ def optimistic(cells: Cells) -> GridLaw:
     masses[cells.place] += sum(cells.atom)  # merging outcomes is processing them
     upper = cells.above * (1 - decay)
     total = np.where(cells.below + upper > 0, cells.below + upper, 1.0)
-    where = upper / total  # the tangents meet at this share of the cell
-    change = np.diff(np.concatenate([[0.0], _lowering(masses, growth * cells.below * where, where, cells.step), [0.0]]))
+    # The tangents meet at the share `where` of the cell; next to a grid point 1 - where would have no digits left.
+    where, rest = upper / total, cells.below / total
+    lowered = _lowering(masses, growth * cells.below * where, where, rest, cells.step)
+    change = np.diff(np.concatenate([[0.0], lowered, [0.0]]))
     masses = masses - change[1:] / growth + change[:-1] / decay
     # The grid point before the first is not lowered: its kink is below 0, and the hull moves it to the first.
     masses[0] -= change[0] / growth
     return GridLaw(cells.origin, cells.step, convex(masses, cells.step))
 
 
-def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
-    """Return by how much to lower the profile at the grid points: in each cell by `gap` at its share `where`.
+def _lowering(masses: Array, gap: Array, where: Array, rest: Array, step: float) -> Array:
+    """Return by how much to lower the profile at the grid points: in each cell by `gap` at its share `where`, of which
+    `rest` is left.
 
     Evenly, where that leaves KEPT of the profile f and of f(y) - (1 - y), which both are positive: near an end of the
     losses the other end of the cell goes down further, and only where both are too near to 0 the lower one gives way.
@@ -140,9 +143,9 @@ def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
     most_left = (1 - KEPT) * step * np.append(0.0, np.cumsum(np.cumsum(masses)))[:-2]
     right, left = np.minimum(gap, most_right), np.minimum(gap, most_left)
     for _ in range(2):
-        right = np.maximum(right, np.minimum(most_right, (gap - (1 - where) * left) / np.maximum(where, 1e-300)))
-        left = np.maximum(left, np.minimum(most_left, (gap - where * right) / np.maximum(1 - where, 1e-300)))
-    left = np.maximum(left, (gap - where * right) / np.maximum(1 - where, 1e-300))
+        right = np.maximum(right, np.minimum(most_right, (gap - rest * left) / np.maximum(where, 1e-300)))
+        left = np.maximum(left, np.minimum(most_left, (gap - where * right) / np.maximum(rest, 1e-300)))
+    left = np.maximum(left, (gap - where * right) / np.maximum(rest, 1e-300))
     return np.maximum(np.append(left, 0.0), np.append(0.0, right))
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _ORDERS = (0, 1)
 _SPLITS = (0.35, 0.45, 0.5, 0.55, 0.65)
 """Shares of epsilon that a removal may have where delta of a replacement is asked for."""
+_LARGEST_EXPONENT = 700.0
 _CLOSED_FORM_ERROR = 1e-13
 
 
@@ -130,8 +131,9 @@ class PrivacyCurve:
         if self._moves:
             remove, add = self._moves
             for first in (share * epsilon for share in (_SPLITS if epsilon else (0.0,))):
-                spent = _delta_above(remove, first)
-                spent += math.exp(min(first, 700.0)) * _delta_above(add, epsilon - first)
+                if first > _LARGEST_EXPONENT:
+                    continue
+                spent = _delta_above(remove, first) + math.exp(first) * _delta_above(add, epsilon - first)
                 found = min(found, spent)
         return found
 

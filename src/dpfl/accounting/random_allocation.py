@@ -2,8 +2,10 @@
 
 Above. Cut an epoch's t steps at random into k blocks of any fixed sizes, then draw one step of each block: by symmetry
 the k steps are uniform among all choices of k out of t. Given the cut, which the observer may as well be told, the
-blocks are balls in bins, independent of each other. So an epoch is dominated by k epochs of balls in bins with
-floor(t/k) bins each (feldman2026; fewer bins spend more: `balls_in_bins`).
+blocks are balls in bins, independent of each other. Their steps take turns, and a step may depend on what other blocks
+showed before. But the likelihood ratio is the product of the blocks', and what follows a step is convex in the sum of
+its block, so that the induction over steps of `replaced_in_bins` holds across blocks. So an epoch is dominated by k
+epochs of balls in bins with floor(t/k) bins each (feldman2026; fewer bins spend more: `balls_in_bins`).
 Below. The sum of an epoch's steps moves by k deviations of 1/noise, out of sqrt(t): so much
 Gaussian DP, mu = k/(sqrt(t) noise) an epoch, the run has at least. One step alone is a Poisson sample at rate k/t.
 """

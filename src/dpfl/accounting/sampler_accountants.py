@@ -42,6 +42,7 @@ _MANY_STEPS = 10_000  # from which on a search for noise begins with rough answe
 _LARGEST_LOSS = 650.0
 _LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
 _LARGEST_MU = 1e100
+_LEAST_DELTA = 1e-300  # that is asked of an accountant
 _HOPELESS = 1.3
 """Times the epsilon of two moves that a rough law of a replaced ball has, from which on a fine law is not less: where
 little noise meets many bins, its grid is too coarse for the sum."""
@@ -692,7 +693,8 @@ def in_two_moves(remove: Callable[[float], float], add: Callable[[float], float]
 
     def spent(share: float) -> float:
         first = remove(share * delta)
-        return first + add(max((1 - share) * delta * math.exp(-first), 1e-300)) if first < 600 else math.inf
+        left = (1 - share) * delta * math.exp(-first)
+        return first + add(left) if left >= _LEAST_DELTA else math.inf
 
     least, less, more, most = SHARES
     inner = spent(less), spent(more)

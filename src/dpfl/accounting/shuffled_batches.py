@@ -115,9 +115,9 @@ def epoch_laws(
         logs = log_below(z, other)
         heads.append(np.exp(logs))
         tails.append(-np.expm1(logs))
-    lower = logs < math.log(0.5)
+    # Each law's cells by its own nearer end: a tail of 1 - 1e-16 has no digits left for small cells.
     p_cell, q_cell = (
-        np.where(lower[1:], np.diff(head), -np.diff(tail)) for head, tail in zip(heads, tails, strict=True)
+        np.where(head[1:] < 0.5, np.diff(head), -np.diff(tail)) for head, tail in zip(heads, tails, strict=True)
     )
     support = (p_cell > 1e-290) & (q_cell > 1e-290)
     p_cell, q_cell = p_cell[support], q_cell[support]

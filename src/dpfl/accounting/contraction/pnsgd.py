@@ -144,8 +144,8 @@ def pnsgd_renyi_delta(
     """Return delta at `epsilon` from `pnsgd_renyi_coefficient` kappa.
 
     conversion "mironov" is eq. (15), exp(-(eps - kappa)^2/(4 kappa)), and 1 where eps <= kappa; "tight" minimises over
-    the order the best known bound for one order. Formal guarantee: (epsilon, delta)-DP for replacing record i. Source:
-    asoodeh2020 Proposition 1.
+    the order a better bound for one order (canonne2020, Proposition 12). Formal guarantee: (epsilon, delta)-DP for
+    replacing record i. Source: asoodeh2020 Proposition 1.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_coefficient(

@@ -138,7 +138,8 @@ class Program:
 
     `uses[version]`: how many interrupts install the server's model of that number (0 is the initial one).
     `simulated_rounds`: time until the last update was added. `staleness_rounds`: mean over rounds of the client's own
-    rounds since it last heard of the server. `interrupted_pct`: rounds during which a new model came in.
+    rounds since it last heard of the server. `interrupted_pct`: models that came in within a round, in per cent of the
+    rounds.
     """
 
     operations: tuple[Operation, ...]

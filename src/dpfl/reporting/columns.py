@@ -144,7 +144,7 @@ _METRICS = {
     "updates_lost_pct": "share of the updates that were lost, per cent",
     "simulated_rounds": "simulated time until the last update was added, in rounds",
     "staleness_rounds": "mean of a client's own rounds since it last heard of the server",
-    "interrupted_pct": "share of the rounds in which a new model came in, per cent",
+    "interrupted_pct": "new models that came in within a round, for each 100 rounds",
     "claimed_epsilon": "epsilon of the statement that is attacked",
     "known_bad": "true for a control, whose claim is false",
     "mates": "other records of the attacked training: hostile or silent",
@@ -179,7 +179,7 @@ _METRICS = {
 _PRIVACY = {
     "privacy_epsilon_proven": "upper bound on the epsilon that the run spends; inf if none is proven",
     "privacy_proven_by": "accountant or theorem that gives it",
-    "privacy_epsilon_refuted": "lower bound on it: an attack attains it; 0 if none is known",
+    "privacy_epsilon_refuted": "lower bound on it: a pair of data sets reaches it; 0 if none is known",
     "privacy_refuted_by": "pair of data sets or attack that gives it",
     "privacy_epsilon_contraction": "upper bound where the last model alone is released; inf if none is proven",
     "privacy_delta": "delta of all these bounds",

@@ -277,13 +277,15 @@ class Rule:
 class ClaimEvidence:
     """Evidence for a claim: its cases, how many more it covers that were not run, and numbers that do not count.
 
-    `absent` says why there is no case, for a reader, if there is none.
+    `absent` says why there is no case, for a reader, if there is none. `best_of_several`: the case's number is a lead
+    over the best of several others, which is below 0 by chance alone, so misses of the claim mean nothing.
     """
 
     cases: list[Case] = field(default_factory=list)
     missing: int = 0
     beside: list[Case] = field(default_factory=list)
     absent: str = "No case was run."
+    best_of_several: bool = False
 
 
 @dataclass(frozen=True)
@@ -471,21 +473,23 @@ def judge(evidence: ClaimEvidence, rule: Rule) -> Judgement:
         return Judgement(Verdict.NOT_RUN, evidence.absent, beside, Counts(missing=evidence.missing))
     if not real:
         names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
-        there = _judge(evidence.cases, evidence.missing, rule)
+        there = _judge(evidence.cases, evidence.missing, rule, evidence.best_of_several)
         would_be = "" if there.verdict is Verdict.UNDECIDED else f" On these data the claim would be '{there.verdict}'."
         reason = f"It was run on stand-in data only ({names}), so there is no verdict.{would_be}"
         shown = [replace(each, status=Status.STAND_IN) for each in there.cases]
         return Judgement(Verdict.UNDECIDED, reason, [*shown, *beside], Counts(missing=evidence.missing))
     aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
-    made = _judge(real, evidence.missing + len(aside), rule)
+    made = _judge(real, evidence.missing + len(aside), rule, evidence.best_of_several)
     return replace(made, cases=[*made.cases, *aside, *beside])
 
 
-def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
+def _judge(cases: list[Case], missing: int, rule: Rule, best_of_several: bool) -> Judgement:
     """Return the verdict on cases that all count."""
     tests = _Tests(cases, rule, missing)
     statuses = tests.statuses()
     counts = tests.counts(statuses)
+    if best_of_several:
+        counts = replace(counts, short=0)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, statuses, counts)
     order = dict.fromkeys([tests.foremost(decisive), *tests.order(statuses)])
@@ -510,9 +514,10 @@ class _Tests:
         self.all_hold, self.all_within = (bool((each < ALPHA).all()) for each in (self.holds, self.within))
 
     def _adjusted(self, p_values: np.ndarray) -> np.ndarray:
-        """Return p-values adjusted by Holm over the uncertain cases, with those that were not run; those of computed
-        numbers as they are."""
-        return np.where(self.computed, p_values, holm(np.where(self.computed, math.nan, p_values), self.missing))
+        """Return p-values adjusted by Holm over the uncertain cases, with those that were not run or have too few runs
+        to be tested; those of computed numbers as they are."""
+        untested = self.missing + int((np.isnan(p_values) & ~self.computed).sum())
+        return np.where(self.computed, p_values, holm(np.where(self.computed, math.nan, p_values), untested))
 
     def statuses(self) -> list[Status]:
         """Return the status of each case."""

@@ -23,11 +23,16 @@ def test_with_replacement_too_it_suffices(epsilon, interval, spent):
 
 
 def test_the_later_script_is_meant_for_small_epsilon_in_local_sgd():
-    assert errata.later_script_range(3.0).corrected == pytest.approx(4 * 65 * 35 / 356**2)
+    assert errata.later_script_range(3.0).corrected == pytest.approx(4 * 19 * 35 / 105**2)
+
+
+def test_the_later_script_spends_more_than_its_budget_at_either_batch_size():
+    assert [errata.later_script(3.0, clients).corrected for clients in (10, 3)] == pytest.approx([3.68, 3.67], abs=0.01)
 
 
 def test_other_counts_of_records_spend_no_less():
-    assert errata.batches() == (37, 65)
+    clients = (errata.ONE_OF_THREE, errata.ONE_OF_TEN, errata.LATER_SCRIPT[3])
+    assert [each.batch for each in clients] == [37, 19, 65]
     for records, batch in ((446, 65), (356, 52)):
         delta = 1 / records**2
         variance = local_privacy.moments_variance(epsilon=3, delta=delta, lipschitz=1, rounds=35, records=records)
@@ -44,12 +49,12 @@ def test_clipping_the_mean_spends_a_thousand():
 def test_one_record_turns_the_clipped_mean_of_a_real_batch_around():
     # The case behind the independent value: all others pull to -1, the record by far the other way.
     batch, draws = 65, 20_000
-    gradients = np.full(errata.TRAINING, -1.0)
+    gradients = np.full(356, -1.0)
     gradients[0] = 2.0 * batch
-    slots = np.random.default_rng(0).integers(0, errata.TRAINING, (draws, batch))
+    slots = np.random.default_rng(0).integers(0, 356, (draws, batch))
     means = np.clip(gradients[slots].mean(axis=1), -1, 1)
     assert set(means) == {-1.0, 1.0}
-    rate = 1 - (1 - 1 / errata.TRAINING) ** batch
+    rate = 1 - (1 - 1 / 356) ** batch
     # 4.75 standard errors: false alarm 2e-6
     assert abs((means > 0).mean() - rate) < 4.75 * (rate * (1 - rate) / draws) ** 0.5
 

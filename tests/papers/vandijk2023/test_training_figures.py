@@ -145,8 +145,8 @@ def test_samplers_are_told_apart_by_sampling_and_relation(trained):
     ]
     data, _ = drawn("samplers", trained(runs))
     one = data[data["epsilon"] == 1.0].set_index("sampler")
-    assert one["difference_pct"].to_dict() == pytest.approx({"fixed": 0, "poisson": 1, "poisson_replace": 2})
-    assert one["noise_multiplier"].to_dict() == {"fixed": 3, "poisson": 2, "poisson_replace": 1}
+    assert one["difference_pct"].to_dict() == pytest.approx({"fixed": 0, "poisson_zero_out": 1, "poisson_replace": 2})
+    assert one["noise_multiplier"].to_dict() == {"fixed": 3, "poisson_zero_out": 2, "poisson_replace": 1}
 
 
 # Ways to spend one budget, prepared inputs and the grid of settings: dots, maps and frames at their numbers.
@@ -434,12 +434,12 @@ def test_the_largest_batches_are_told_by_what_is_kept():
 
 def test_poisson_batches_are_compared_at_the_least_epsilon():
     data = pd.DataFrame(
-        {"sampler": ["fixed", "poisson", "poisson_replace", "poisson"], "epsilon": [0.25, 0.25, 0.25, 2.0],
-         "difference_pct": [0.0, 4.0, -0.5, 99.0]}
+        {"sampler": ["fixed", "poisson_zero_out", "poisson_replace", "poisson_zero_out"],
+         "epsilon": [0.25, 0.25, 0.25, 2.0], "difference_pct": [0.0, 4.0, -0.5, 99.0]}
     )  # fmt: skip
     text = samplers_trained_message(data)
     assert text.startswith("At ε = 0.25, Poisson batches change the accuracy")
-    assert text.endswith("by +4.0 points if a record is added or removed, by -0.5 points if one is replaced")
+    assert text.endswith("by +4.0 points if a record is zeroed out, by -0.5 points if one is replaced")
     assert samplers_trained_message(data.query("sampler == 'fixed'")) == ""
 
 
@@ -468,15 +468,14 @@ def test_preparations_with_a_guarantee_are_counted():
 
 def test_the_best_clip_norm_is_that_of_the_most_maps():
     rows = [
-        {**DATA, "sigma": sigma, "clip_norm": clip, "accuracy_pct": 80.0 - sigma + 5 * (clip == best)}
+        {**DATA, "sigma": sigma, "clip_norm": clip, "learning_rate": 4.0,
+         "accuracy_pct": 80.0 - sigma + 5 * (clip == best)}
         for sigma, best in ((1.0, 1.0), (2.0, 1.0), (4.0, 0.1))
         for clip in (0.1, 1.0)
-    ]
+    ]  # fmt: skip
     text = grid_message(pd.DataFrame(rows))
-    assert (
-        text
-        == "C = 1 is the best clip norm by mean accuracy in 2 of 3 maps; the best cells have 84.0 % on MNIST with σ = 1"
-    )
+    best = "C = 1 with step 4 has the best mean accuracy in 2 of 3 maps"
+    assert text == f"{best}; the best cells have 84.0 % on MNIST with σ = 1"
 
 
 def test_a_case_without_an_interval_is_never_beyond_chance():

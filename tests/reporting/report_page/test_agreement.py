@@ -74,8 +74,9 @@ def test_the_summary_counts_and_measures_by_hand(numbers):
     assert (found.printed, found.run, found.comparable) == (72, 6, 5)
     assert found.median == pytest.approx(0.7) and found.largest == pytest.approx(9.0)  # of 0.1 0.4 0.7 5 9
     assert found.sentence() == (
-        "5 of 72 published numbers were run: 2 reproduced (2 of the 2 with all runs), 1 not reproduced, 1 undecided, 1 "
-        "with one run. Median difference 0.7, largest 9 points. 1 more ran on stand-in data."
+        "5 of 72 published numbers were run: 2 reproduced (2 of the 2 with as many runs as the paper; 2 in an interval "
+        "wider than ±2 points), 1 not reproduced, 1 undecided, 1 with one run. Median difference 0.7, largest 9 "
+        "points. 1 more ran on stand-in data."
     )
     assert found.in_short() == "5 of 72 published numbers were run. The median difference is 0.7 points."
     assert summary(numbers[5:]).in_short() == ""
@@ -138,15 +139,16 @@ def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
 
 
 @pytest.mark.parametrize(
-    ("first", "said"), [(10, "2 reproduced (1 of the 1 with all runs), 1 not"), (9, "2 reproduced, 1 not")]
+    ("first", "said"),
+    [(10, "2 reproduced (1 of the 1 with as many runs as the paper), 1 not"), (9, "2 reproduced, 1 not")],
 )
 def test_numbers_with_all_runs_are_counted_apart(numbers, first, said):
-    changed = [replace(numbers[0], runs=first), *(replace(each, runs=2) for each in numbers[1:])]
+    changed = [replace(each, runs=2 if place else first, prediction=1.0) for place, each in enumerate(numbers)]
     assert numbers[0].printed_runs == 10 and said in summary(changed).outcomes()
 
 
 def test_nothing_is_counted_apart_if_all_numbers_have_all_runs(numbers):
-    assert "all runs" not in summary([replace(each, runs=10) for each in numbers]).outcomes()
+    assert "as many runs" not in summary([replace(each, runs=10) for each in numbers]).outcomes()
 
 
 SPLIT = {"local_epochs": "1", "rounds": "20"}
@@ -292,3 +294,16 @@ def test_rows_may_change_places_only_where_none_stands_below_a_heading(rows, sor
 def test_one_row_with_a_condition_makes_a_table_that_can_be_traced(place):
     rows = tuple(Row(row.cells, where="x=1" if number == place else "") for number, row in enumerate(PLAIN))
     assert TextTable(("name", "number"), rows).has_traces is (place is not None)
+
+
+def test_a_number_that_stands_in_two_tables_is_said_to_count_twice(numbers):
+    again = replace(numbers[0], keys=numbers[0].keys | {"table": "5"})
+    assert "73 published numbers (1 count twice) were run" in summary([*numbers, again]).sentence()
+
+
+@pytest.mark.parametrize(("width", "said"), [(1.9, ""), (2.1, "; 1 in an interval wider than ±2 points")])
+def test_agreement_in_a_wide_interval_is_counted_apart(numbers, width, said):
+    runs = [10 if place == 0 else 2 for place in range(len(numbers))]
+    changed = [replace(each, runs=count, prediction=0.5) for each, count in zip(numbers, runs, strict=True)]
+    changed[1] = replace(changed[1], prediction=width)
+    assert f"2 reproduced (1 of the 1 with as many runs as the paper{said}), 1 not" in summary(changed).outcomes()

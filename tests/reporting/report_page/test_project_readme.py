@@ -58,8 +58,8 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
         "2 of 10 claims hold as stated (2 by runs), 2 more in part; 5 of 72 published numbers were run: "
-        "2 reproduced (2 of the 2 with all runs), 1 not reproduced, 1 undecided, 1 with one run, median difference "
-        f"{half:.2g} points; 1 of 3 epsilons are proven."
+        "2 reproduced (2 of the 2 with as many runs as the paper; 2 in an interval wider than ±2 points), 1 not "
+        f"reproduced, 1 undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
     fails = f"2 claims are {link}; 1 claimed epsilon is refuted"
@@ -108,9 +108,8 @@ def test_the_sentence_says_how_many_claims_count_twice(made):
     told = [replace(v, claims=claims) for v, claims in zip(page.papers, printed, strict=True)]
     text = updated(README, replace(page, papers=tuple(told)))
     assert "2 of 10 claims (10 count twice) hold as stated (2 by runs), 2 more in part;" in text
-    assert rows(text)["asoodeh2020"][0].startswith(
-        "1 as stated (1 by its own tables), 1 weaker than stated (1), 1 refuted (1), "
-    )
+    own = "(1 by its own tables)"
+    assert rows(text)["asoodeh2020"][0].startswith(f"1 as stated {own}, 1 weaker than stated {own}, 1 refuted {own}, ")
 
 
 def test_results_without_a_refuted_claim_say_nothing_of_one(made):

@@ -68,7 +68,7 @@ def one_local_epoch(results: Results) -> ClaimEvidence:
                 stand_in=_stand_in(first),
             )
             cases.append(lead)
-    return ClaimEvidence(cases, missing=missing)
+    return ClaimEvidence(cases, missing=missing, best_of_several=True)
 
 
 def one_local_epoch_printed(results: Results) -> ClaimEvidence:

@@ -37,7 +37,7 @@ def distance_summary(results: Results) -> pd.DataFrame:
     median_distance_pct and largest_distance_pct (|ours - published|, nan if nothing is compared),
     largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a
     prediction interval), reproduced_as_ten and reproduced_as_single (shares of these whose published value is
-    reproduced, if it is a mean of ten or a single run; undecided counts as not reproduced), origins.
+    reproduced, if it is a mean of ten or a single run; undecided is not reproduced), origins.
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
     rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]
@@ -95,9 +95,9 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
         f"with a run that diverged or ended at chance (below {CHANCE_PCT:g} %). Bimodal: cells whose runs "
         f"differ by more than {BIMODAL_PCT:g} points. Reproduced: of the cells with two seeds or more, "
         f"those whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and "
-        "for a single run. A value in an interval that is too wide to tell counts as not reproduced. Table 5 repeats "
-        "twelve cells of Tables 2 to 4, which count twice. A seed that was run more than once counts once: the notes "
-        "of Tables 2 to 5 say how far its runs lie apart.",
+        "for a single run. A value in an interval that is too wide to tell is undecided, and not among them. Table 5 "
+        "repeats twelve cells of Tables 2 to 4, which count twice. A seed that was run more than once counts once: the "
+        "notes of Tables 2 to 5 say how far its runs lie apart.",
     ]
     if data["compared"].any():
         notes.append(_goals_missed(data))

@@ -1,12 +1,13 @@
 """Numbers of errata.yaml: what is printed, what is right, and the latter by another route.
 
-The client is one of three on the insurance data: 446 records, of which 356 train. Its batch sizes K are those of the
-authors' scripts, which count the records before the split; the smaller batches that 356 records would give spend more.
+The clients are of the two setups of the authors' scripts on the insurance data: one of three for the noise of Theorem
+2.1, one of ten for the later script. Batch sizes K are those of the scripts, which count the records before the split.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import mpmath
 import numpy as np
@@ -21,11 +22,43 @@ from dpfl.catalog import load
 from dpfl.randomness import generator
 from dpfl.reporting.errata import Numbers, errata_recipe
 
-BLOCK, TRAINING = 446, 356
-DELTA = 1 / TRAINING**2
-ADVANCED_LARGEST, MOMENTS_LARGEST = 10.0, 3.0  # the largest epsilon of an experiment decides its batch size
 MNIST_CLIENTS, DIGIT_CLIENTS = 25, 5  # clients of the federation, and of one digit
 POOL, MNIST_TRAINING = 1548, 1238  # rows of a pair of digits, a client's training rows
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of a setup: records before the split and training records, and the setup's largest epsilon, which
+    decides its batch size."""
+
+    block: int
+    training: int
+    largest_epsilon: float
+    advanced: bool
+
+    @property
+    def delta(self) -> float:
+        """The delta of its budget."""
+        return 1 / self.training**2
+
+    @property
+    def batch(self) -> int:
+        """The script's K."""
+        run = {"epsilon": self.largest_epsilon, "rounds": rounds(), "records": self.block}
+        if self.advanced:
+            return math.floor(local_privacy.least_batch_advanced(**run, delta=1 / self.block**2))
+        return math.floor(local_privacy.least_batch_moments(**run))
+
+    def deviation(self, epsilon: float, steps: int) -> float:
+        """Return sigma / L of Theorem 2.1 or of the later script for `steps` noisy steps."""
+        variance = local_privacy.advanced_composition_variance if self.advanced else local_privacy.moments_variance
+        run = {"lipschitz": 1.0, "rounds": steps, "records": self.training}
+        return math.sqrt(variance(epsilon=epsilon, delta=self.delta, **run))
+
+
+ONE_OF_THREE, ONE_OF_TEN = Client(446, 356, 10.0, advanced=True), Client(134, 105, 3.0, advanced=False)
+LATER_SCRIPT = {10: ONE_OF_TEN, 3: Client(446, 356, 3.0, advanced=False)}
+"""By the number of clients; three clients with its formula for the budgets that it has for ten."""
 
 
 def rounds() -> int:
@@ -33,110 +66,98 @@ def rounds() -> int:
     return load("lowy2021").settings["rounds"]
 
 
-def batches() -> tuple[int, int]:
-    """Return the scripts' K for the noise of advanced composition and for the later script's."""
-    block = {"rounds": rounds(), "records": BLOCK}
-    advanced = local_privacy.least_batch_advanced(epsilon=ADVANCED_LARGEST, delta=1 / BLOCK**2, **block)
-    return math.floor(advanced), math.floor(local_privacy.least_batch_moments(epsilon=MOMENTS_LARGEST, **block))
-
-
-def deviation(epsilon: float, *, advanced: bool, steps: int) -> float:
-    """Return sigma / L of Theorem 2.1 (`advanced`) or of the later script for `steps` noisy steps."""
-    variance = local_privacy.advanced_composition_variance if advanced else local_privacy.moments_variance
-    return math.sqrt(variance(epsilon=epsilon, delta=DELTA, lipschitz=1.0, rounds=steps, records=TRAINING))
-
-
-def gaussian_epsilon(mu: float) -> float:
-    """Return the epsilon at DELTA of two unit Gaussians mu apart, to 30 digits, from the definition of theta."""
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon at `delta` of two unit Gaussians mu apart, to 30 digits, from the definition of theta."""
     with mpmath.workdps(30):
 
         def gap(epsilon: mpmath.mpf) -> mpmath.mpf:
             far = mpmath.exp(epsilon) * mpmath.ncdf(-epsilon / mu - mu / 2)
-            return mpmath.ncdf(mu / 2 - epsilon / mu) - far - DELTA
+            return mpmath.ncdf(mu / 2 - epsilon / mu) - far - delta
 
         return float(mpmath.findroot(gap, (0, 20), solver="bisect", tol=1e-24, maxsteps=200))
 
 
-def mixture_epsilon(sigma: float, batch: int, *, interval: float, steps: int | None = None) -> float:
+def mixture_epsilon(sigma: float, client: Client, batch: int, *, interval: float, steps: int) -> float:
     """Return the epsilon of sum_j Bin(j; K, 1/n) N(2j/K, sigma^2) against N(0, sigma^2) by dp_accounting."""
     times = np.arange(20)
-    weights = binom.pmf(times, batch, 1 / TRAINING)
+    weights = binom.pmf(times, batch, 1 / client.training)
     one = privacy_loss_distribution.from_mixture_gaussian_mechanism(
         sigma * batch, 2.0 * times, weights / weights.sum(), value_discretization_interval=interval
     )
-    return float(one.self_compose(steps or rounds()).get_epsilon_for_delta(DELTA))
+    return float(one.self_compose(steps).get_epsilon_for_delta(client.delta))
 
 
 def theorem_full(epsilon: float) -> Numbers:
     """Compare what Theorem 2.1's noise spends on full batches with what it is for."""
-    sigma = deviation(epsilon, advanced=True, steps=rounds())
-    size = {"noise_multiplier": sigma * TRAINING, "batch_size": TRAINING, "records": TRAINING}
-    spent = local_privacy.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.FULL)
-    exact = gaussian_epsilon(2 * math.sqrt(rounds()) / (sigma * TRAINING))
-    return Numbers(epsilon, spent, exact, {"records": TRAINING, "rounds": rounds()})
+    client = ONE_OF_THREE
+    sigma, size = client.deviation(epsilon, rounds()), client.training
+    run = {"noise_multiplier": sigma * size, "batch_size": size, "records": size}
+    spent = local_privacy.epsilon(**run, steps=rounds(), delta=client.delta, sampling=Sampling.FULL)
+    exact = gaussian_epsilon(2 * math.sqrt(rounds()) / (sigma * size), client.delta)
+    return Numbers(epsilon, spent, exact, {"records": size, "rounds": rounds()})
 
 
 def theorem_sampled(epsilon: float, interval: float) -> Numbers:
     """Compare what Theorem 2.1's noise spends on batches with replacement: the proven most, and a known data set."""
-    batch, _ = batches()
-    sigma = deviation(epsilon, advanced=True, steps=rounds())
-    size = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": TRAINING}
-    most = local_privacy.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.WITH_REPLACEMENT)
-    known = mixture_epsilon(sigma, batch, interval=interval)
-    return Numbers(epsilon, most, known, {"records": TRAINING, "batch": batch})
+    client, batch = ONE_OF_THREE, ONE_OF_THREE.batch
+    sigma = client.deviation(epsilon, rounds())
+    size = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": client.training}
+    most = local_privacy.epsilon(**size, steps=rounds(), delta=client.delta, sampling=Sampling.WITH_REPLACEMENT)
+    known = mixture_epsilon(sigma, client, batch, interval=interval, steps=rounds())
+    return Numbers(epsilon, most, known, {"records": client.training, "batch": batch})
 
 
-def later_script(epsilon: float) -> Numbers:
+def later_script(epsilon: float, clients: int) -> Numbers:
     """Compare what the later script's noise is for with what one data set spends at the script's own K."""
-    _, batch = batches()
-    sigma = deviation(epsilon, advanced=False, steps=rounds())
-    known = local_privacy.with_replacement_known_epsilon(
-        noise_multiplier=sigma * batch, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
-    )
-    independent = mixture_epsilon(sigma, batch, interval=1e-2)
-    return Numbers(epsilon, known, independent, {"records": TRAINING, "batch": batch})
+    client = LATER_SCRIPT[clients]
+    batch = client.batch
+    sigma = client.deviation(epsilon, rounds())
+    size = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": client.training}
+    known = local_privacy.with_replacement_known_epsilon(**size, steps=rounds(), delta=client.delta)
+    independent = mixture_epsilon(sigma, client, batch, interval=1e-2, steps=rounds())
+    return Numbers(epsilon, known, independent, {"records": client.training, "batch": batch})
 
 
 def later_script_locally(epsilon: float) -> Numbers:
     """Compare what the later script's noise is for with what local SGD, on single records, spends."""
-    steps = batches()[1] * rounds()
-    sigma = deviation(epsilon, advanced=False, steps=steps)
-    run = {"steps": steps, "delta": DELTA}
-    known = local_privacy.with_replacement_known_epsilon(noise_multiplier=sigma, batch_size=1, records=TRAINING, **run)
-    subsampled = mixture_epsilon(sigma, 1, interval=1e-2, steps=steps)
-    return Numbers(epsilon, known, subsampled, {"records": TRAINING, "steps": steps})
+    client, steps = ONE_OF_TEN, ONE_OF_TEN.batch * rounds()
+    sigma = client.deviation(epsilon, steps)
+    run = {"records": client.training, "steps": steps, "delta": client.delta}
+    known = local_privacy.with_replacement_known_epsilon(noise_multiplier=sigma, batch_size=1, **run)
+    subsampled = mixture_epsilon(sigma, client, 1, interval=1e-2, steps=steps)
+    return Numbers(epsilon, known, subsampled, {"records": client.training, "steps": steps})
 
 
 def later_script_range(epsilon: float) -> Numbers:
     """Compare the epsilon of local SGD with the largest that the later script's noise is meant for."""
-    steps = batches()[1] * rounds()
+    steps, records = ONE_OF_TEN.batch * rounds(), ONE_OF_TEN.training
 
     def batch_less_one(budget: float) -> float:
-        return float(local_privacy.least_batch_moments(epsilon=budget, rounds=steps, records=TRAINING)) - 1
+        return float(local_privacy.least_batch_moments(epsilon=budget, rounds=steps, records=records)) - 1
 
-    largest = local_privacy.largest_moments_epsilon(batch_size=1, steps=steps, records=TRAINING)
+    largest = local_privacy.largest_moments_epsilon(batch_size=1, steps=steps, records=records)
     root = brentq(batch_less_one, 1e-6, epsilon, xtol=1e-12)
-    return Numbers(epsilon, largest, root, {"records": TRAINING, "steps": steps})
+    return Numbers(epsilon, largest, root, {"records": records, "steps": steps})
 
 
 def clipped_mean(epsilon: float, noise: str) -> Numbers:
     """Compare what the scripts ask for with what their clipped means spend."""
-    advanced = noise == "Theorem 2.1"
-    batch = batches()[0 if advanced else 1]
-    sigma = deviation(epsilon, advanced=advanced, steps=rounds())
-    most = local_privacy.clipped_mean_epsilon(
-        sigma_over_lipschitz=sigma, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
+    client = ONE_OF_THREE if noise == "Theorem 2.1" else LATER_SCRIPT[3]
+    sigma, batch = client.deviation(epsilon, rounds()), client.batch
+    run = {"batch_size": batch, "records": client.training, "steps": rounds(), "delta": client.delta}
+    most = local_privacy.clipped_mean_epsilon(sigma_over_lipschitz=sigma, **run)
+    return Numbers(
+        epsilon, most, turned_mean_epsilon(2 / sigma, client, batch), {"records": client.training, "batch": batch}
     )
-    return Numbers(epsilon, most, turned_mean_epsilon(2 / sigma, batch), {"records": TRAINING, "batch": batch})
 
 
-def turned_mean_epsilon(move: float, batch: int) -> float:
+def turned_mean_epsilon(move: float, client: Client, batch: int) -> float:
     """Return epsilon where R rounds each show N(move, 1) with probability 1 - (1 - 1/n)^K, else N(0, 1).
 
     For a `move` of many deviations one can see in which h rounds the record was drawn, and the loss is normal with
     mean h (ln q + move^2/2) + (R - h) ln(1 - q) and deviation move sqrt(h).
     """
-    rate = 1 - (1 - 1 / TRAINING) ** batch
+    rate = 1 - (1 - 1 / client.training) ** batch
     drawn = np.arange(1, rounds() + 1)
     mean = drawn * (math.log(rate) + move**2 / 2) + (rounds() - drawn) * math.log(1 - rate)
     std = move * np.sqrt(drawn)
@@ -144,7 +165,7 @@ def turned_mean_epsilon(move: float, batch: int) -> float:
     def excess(epsilon: float) -> float:
         gap = (mean - epsilon) / std
         lost = norm.cdf(gap) - np.exp(std**2 / 2 - gap * std + norm.logcdf(gap - std))
-        return float(binom.pmf(drawn, rounds(), rate) @ lost) - DELTA
+        return float(binom.pmf(drawn, rounds(), rate) @ lost) - client.delta
 
     return float(brentq(excess, 1.0, mean[-1] + 10 * std[-1]))
 

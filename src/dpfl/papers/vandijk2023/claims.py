@@ -291,7 +291,8 @@ def private_normalisation(results: Results) -> ClaimEvidence:
 def _samplers_trained(results: Results) -> list[Case]:
     """Return what Poisson batches change in accuracy at equal epsilon."""
     data = results.figure(KEY, "samplers")
-    return _differences(data[data["sampler"] == "poisson"], "accuracy with Poisson batches, epsilon = {epsilon:g}")
+    drawn = data[data["sampler"] == "poisson_zero_out"]
+    return _differences(drawn, "accuracy with Poisson batches, epsilon = {epsilon:g}")
 
 
 RECORDS = 6144

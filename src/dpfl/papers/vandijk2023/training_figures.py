@@ -311,7 +311,9 @@ def grid_message(data: pd.DataFrame) -> str:
         for row in top.itertuples()
     ]
     maps = all_or(int((best["clip_norm"] == clip).sum()), len(best))
-    return f"C = {clip:g} is the best clip norm by mean accuracy in {maps} maps; the best cells have {listed(texts)}"
+    step = best.loc[best["clip_norm"] == clip, "learning_rate"].mode().iloc[0]
+    best_at = f"C = {clip:g} with step {step:g} has the best mean accuracy in {maps} maps"
+    return f"{best_at}; the best cells have {listed(texts)}"
 
 
 def _spread_text(data: pd.DataFrame) -> str:
@@ -374,7 +376,7 @@ _BESIDE = 1.06
 """Ratio of the places of neighbouring points of one a, whose bars would lie on one another."""
 _RELATIONS = {
     ("fixed_without_replacement", "replace_one"): "fixed",
-    ("poisson", "zero_out"): "poisson",
+    ("poisson", "zero_out"): "poisson_zero_out",
     ("poisson", "replace_one"): "poisson_replace",
 }
 
@@ -681,7 +683,8 @@ def samplers_trained_message(data: pd.DataFrame) -> str:
     """Say how much more accurate Poisson batches are than fixed ones at the least epsilon, by their relation."""
     least = data[data["epsilon"] == data["epsilon"].min()]
     texts = []
-    for sampler, name in (("poisson", "if a record is added or removed"), ("poisson_replace", "if one is replaced")):
+    relations = {"poisson_zero_out": "if a record is zeroed out", "poisson_replace": "if one is replaced"}
+    for sampler, name in relations.items():
         rows = least[least["sampler"] == sampler].dropna(subset="difference_pct")
         if len(rows):
             texts.append(f"{span(rows['difference_pct'], '{:+z.1f}')} points {name}")

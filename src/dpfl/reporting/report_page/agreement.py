@@ -165,7 +165,8 @@ class Summary:
     `farthest` is the number with the largest distance, None if none is comparable; `collapsed` counts the comparable
     numbers with a run that diverged or ended at chance, and `farthest_of_others` is the farthest without them.
     `medians` are the median distances by model, the largest first, if numbers name a model. `in_full`: how many
-    are reproduced, of how many judged ones, with as many runs as the paper has.
+    are reproduced, of how many judged ones, with as many runs as the paper has. `wide`: how many are reproduced by an
+    interval of more than `WIDE` to each side. `repeated`: how many stand in another table too, and count again.
     """
 
     printed: int
@@ -179,6 +180,8 @@ class Summary:
     farthest_of_others: PrintedNumber | None
     medians: dict[str, float]
     in_full: tuple[int, int]
+    wide: int
+    repeated: int
 
     @property
     def run(self) -> int:
@@ -211,23 +214,33 @@ class Summary:
         if self.single != self.counts:
             alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
         return (
-            f"{self.comparable} of {self.printed} published numbers were run: {self._counted()}.{alone} Median "
-            f"difference {self.median:.2g}{self._by_model()}, largest {self.largest:.2g} {self.unit}.{self._why()}"
-            f"{others}"
+            f"{self.comparable} of {self.printed} published numbers{self.twice()} were run: {self._counted()}.{alone} "
+            f"Median difference {self.median:.2g}{self._by_model()}, largest {self.largest:.2g} "
+            f"{self.unit}.{self._why()}{others}"
         )
+
+    def twice(self) -> str:
+        """Return how many numbers count twice, in brackets after a blank; "" if none does."""
+        return f" ({self.repeated} count twice)" if self.repeated else ""
 
     def outcomes(self) -> str:
         """Return how many numbers are reproduced, how many are not, and the median distance, also by model."""
         return f"{self._counted()}, median difference {self.median:.2g} {self.unit}{self._by_model()}"
 
     def _counted(self) -> str:
-        """Return the counts, and how many are reproduced of those with all runs: few runs reproduce more easily."""
+        """Return the counts, how many are reproduced of those with as many runs as the paper has, and how many by a
+        wide interval: few runs reproduce more easily."""
         said = _in_words(self.counts, _COMPARED)
         known = sum(self.counts[kind] for kind in JUDGED)
-        if not self.counts[Agreement.REPRODUCED] or not 0 < self.in_full[1] < known:
+        more = []
+        if 0 < self.in_full[1] < known:
+            more.append(f"{self.in_full[0]} of the {self.in_full[1]} with as many runs as the paper")
+        if self.wide:
+            more.append(f"{self.wide} in an interval wider than ±{WIDE:g} {self.unit}")
+        if not self.counts[Agreement.REPRODUCED] or not more:
             return said
         first = f"{self.counts[Agreement.REPRODUCED]} {Agreement.REPRODUCED}"
-        return said.replace(first, f"{first} ({self.in_full[0]} of the {self.in_full[1]} with all runs)", 1)
+        return said.replace(first, f"{first} ({'; '.join(more)})", 1)
 
     def _by_model(self) -> str:
         """Return the median distances by model, in brackets after a blank; "" if there is but one model."""
@@ -251,6 +264,8 @@ class Summary:
         )
 
 
+WIDE = 2.0
+"""Half-width of a prediction interval beyond which agreement says little: the tolerance of bhaskar2025's studies."""
 JUDGED = (Agreement.REPRODUCED, Agreement.NOT_REPRODUCED, Agreement.UNDECIDED)
 """Relations that a prediction interval gives."""
 _COMPARED = (*JUDGED, Agreement.SINGLE)
@@ -298,7 +313,14 @@ def summary(numbers: Iterable[PrintedNumber]) -> Summary:
         ),
         medians={str(model): float(median) for model, median in medians.items()} if len(medians) > 1 else {},
         in_full=(sum(each.agreement is Agreement.REPRODUCED for each in full), len(full)),
+        repeated=len(known) - len({_cell(each) for each in known}),
+        wide=sum(each.agreement is Agreement.REPRODUCED and each.prediction > WIDE for each in known),
     )
+
+
+def _cell(number: PrintedNumber) -> tuple[tuple[str, str], ...]:
+    """Return what a number is of, whatever table it stands in."""
+    return tuple((key, value) for key, value in number.keys.items() if key != "table")
 
 
 # Printed numbers beside ours as the page shows them: a row each; what is the same in all of them is said once.

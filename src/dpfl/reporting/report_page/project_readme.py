@@ -53,7 +53,9 @@ def _sentences(page: Page) -> list[str]:
     how = f" ({by_runs} by runs)" if by_runs else ""
     in_part = f", {len(known[Verdict.WEAKER])} more in part" if known[Verdict.WEAKER] else ""
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims{which} hold as stated{how}{in_part}"
-    close = f"{numbers.comparable} of {numbers.printed} published numbers were run: {numbers.outcomes()}"
+    close = (
+        f"{numbers.comparable} of {numbers.printed} published numbers{numbers.twice()} were run: {numbers.outcomes()}"
+    )
     parts = [holds, *([close] if numbers.comparable else []), *_proven(page)]
     said = [f"**What reproduces:** {'; '.join(parts)}."]
     own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
@@ -135,11 +137,10 @@ def _row(view: PaperView) -> str:
     """Return the table's row of a paper."""
     paper = view.paper
     printed = Counter(claim.verdict.word for claim in view.claims if claim.judged_by and not claim.our_question)
-    tally, which = [], " by its own tables"
+    tally = []
     for style, count in view.tally:
-        alone = f" ({printed[style.word]}{which})" if printed[style.word] else ""
+        alone = f" ({printed[style.word]} by its own tables)" if printed[style.word] else ""
         tally.append(f"{count} {style.word}{alone}")
-        which = "" if alone else which  # said once
     verdicts = ", ".join(tally) or "none yet"
     limit = f" (all for {view.epsilon_limit['for']})" if view.epsilon_limit else ""
     claimed = [each for each in view.statements if each.stated_by != OWN_BOUND]

@@ -277,6 +277,26 @@ def test_steps_so_far_are_never_added(tmp_path):
         assert read(num_steps="per_row") == [Entry(1.0, 0.0625, 48), Entry(1.2, 0.0625, 48)]
 
 
+def test_a_log_that_falls_is_not_read_as_rows_and_a_shorter_last_row_is(tmp_path):
+    """Newest first, 3000 steps so far looked like 6000: a right claim was refuted."""
+    rows = tmp_path / "log.csv"
+
+    def read(*counts, **which):
+        rows.write_text("noise_multiplier,sample_rate,num_steps\n" + "".join(f"1.0,0.01,{t}\n" for t in counts))
+        return read_rows(rows, **which)
+
+    with pytest.raises(InputError, match=r"falls from row to row, from 3000: .*\(6000 together\)"):
+        read(3000, 2000, 1000)
+    assert read(3000, 2000, 1000, num_steps="per_row") == [Entry(1.0, 0.01, 6000)]
+    assert read(100, 100, 40) == [Entry(1.0, 0.01, 240)]
+
+
+def test_of_two_rates_that_round_one_another_the_larger_counts():
+    for log, ours in ((0.0100099, 0.01), (0.01, 0.0100099)):
+        [phase] = phases_on(Poisson(ours), [Entry(1.0, log, 3000)])
+        assert phase.sampler == Poisson(0.0100099)
+
+
 def test_a_state_as_opacus_writes_it_needs_no_word_on_its_steps(accountant):
     for _ in range(7):
         accountant.step(noise_multiplier=2.0, sample_rate=0.1)

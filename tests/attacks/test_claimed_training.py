@@ -44,6 +44,14 @@ def test_without_noise_the_record_is_seen_in_clip_norms(neighbouring):
         np.testing.assert_allclose(np.sort(seen, axis=-1), np.broadcast_to([0, 0, shift], seen.shape), atol=1e-7)
 
 
+@pytest.mark.parametrize("neighbouring", list(Neighbouring))
+@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON])
+def test_a_place_that_all_trials_of_a_stack_miss_is_not_averaged_over_epochs(sampling, neighbouring):
+    claim = ClaimedTraining(**SETTINGS | {"sampler": BatchSampler(sampling, 8, 20), "neighbouring": neighbouring})
+    shared = sampling is Sampling.SHUFFLED and neighbouring is Neighbouring.ADD_OR_REMOVE
+    assert ("repeated_batches" in claim.statistics) is not shared
+
+
 def test_stacks_and_worlds_have_seeds_of_their_own():
     seeds = []
 

@@ -18,6 +18,7 @@ from dpfl.data.own_arrays import read
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
 from dpfl.images import own_federation
+from dpfl.pipeline import lock
 from dpfl.provenance.record import StageRecorder, read_record
 from dpfl.reporting.results import read_csv
 
@@ -236,6 +237,11 @@ def test_an_interrupted_run_goes_on_with_its_secret_seed(example, monkeypatch):
     assert kept.stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="secret_seed is of an interrupted run with other settings, data or model"):
         raise CliRunner().invoke(app, changed(words, noise_multiplier="2")).exception
+    with pytest.raises(InputError, match="has an interrupted run with a secret seed: leave out --seed"):
+        raise CliRunner().invoke(app, changed(words, seed="1")).exception
+    with lock.alone_in(out), pytest.raises(InputError, match="another run is at work in my_run"):
+        raise CliRunner().invoke(app, words).exception
+    assert kept.read_text().split()[0] == seed
     run(changed(words, memory_gb="0.5"))
     assert len(saved) == 4  # it did not begin again
     assert sorted(path.name for path in out.iterdir()) == sorted([*WRITTEN, "runs.csv.record.json"])

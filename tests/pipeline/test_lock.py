@@ -1,5 +1,6 @@
 """One run at a time; a lock is stale only when nobody runs."""
 
+import errno
 import os
 import re
 import subprocess
@@ -48,6 +49,17 @@ def test_a_second_run_is_refused_and_told_who_is_at_work(folder):
     assert lock.running_since() is None
     with lock.only_run():
         pass
+
+
+def test_a_file_system_without_locks_is_one_line(folder, monkeypatch):
+    def unknown(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    (folder / ".snakemake" / "dpfl.lock").touch()
+    monkeypatch.setattr(lock.fcntl, "flock", unknown)
+    for locked in (lock.only_run, lock.beside_no_run, lambda: lock.alone_in(folder)):
+        with pytest.raises(InputError, match=r"cannot be locked \(Function not implemented\): work on a"), locked():
+            pass
 
 
 STAGE = """

@@ -168,7 +168,7 @@ def test_fewer_than_one_core_is_refused_in_every_spelling(option, number):
     "words", [["--cores", "all"], ["-call"], ["--core=3"], ["-c2"], ["-j", "unlimited"], ["-j2"], ["--", "-c0"], []]
 )
 def test_other_numbers_of_cores_are_taken(words):
-    assert not engine_options(words).is_dry_run
+    assert not engine_options(words).only_asks
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,17 @@ def test_other_numbers_of_cores_are_taken(words):
     [["-n"], ["-np"], ["-pn"], ["-kn"], ["--dry-run"], ["--dryrun"], ["--dry-r"], ["--executor", "dryrun"]],
 )
 def test_a_dry_run_is_one_in_every_spelling(words):
-    assert engine_options(["--cores", "2", *words, "--forcerun", "train"]).is_dry_run
+    assert engine_options(["--cores", "2", *words, "--forcerun", "train"]).only_asks
+
+
+@pytest.mark.parametrize("words", [["--list-rules"], ["--summary"], ["-D"], ["--dag"], ["--rulegraph"], ["--lint"]])
+def test_a_question_only_asks(words):
+    assert engine_options(["--cores", "2", *words]).only_asks
 
 
 @pytest.mark.parametrize("words", [["--", "-n"], ["--forcerun", "n"], ["--config", "n=1"], ["-p"], ["--nolock"]])
 def test_no_other_word_is_a_dry_run(words):
-    assert not engine_options(words).is_dry_run
+    assert not engine_options(words).only_asks
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,28 @@ def test_the_variables_of_a_hook_make_no_other_repository_the_source_tree(tree, 
     assert commit != own and record._commit() == {"commit": own, "dirty": True}
 
 
+def test_a_new_file_is_a_change_whatever_the_user_s_git_shows(tree, tmp_path):
+    own = _repository(tmp_path / "own")
+    _git(tmp_path / "own", "config", "status.showUntrackedFiles", "no")
+    tree(tmp_path / "own")
+    assert record._commit() == {"commit": own, "dirty": True}
+
+
+def test_a_record_names_the_code_with_which_its_stage_began(tree, tmp_path, monkeypatch):
+    own = _repository(tmp_path / "own")
+    tree(tmp_path / "own")
+    monkeypatch.chdir(tmp_path)
+    stage = record.StageRecorder("a stage", ("dpfl.files",))
+    digest = stage.source["digest"]
+    monkeypatch.setattr(record, "source_digest", lambda *_: "another")
+    record._commit.cache_clear()
+    _git(tmp_path / "own", "commit", "-qm", "later", "--allow-empty")
+    assert record._commit()["commit"] != own
+    stage.write(tmp_path / "out.record.json", [])
+    said = json.loads((tmp_path / "out.record.json").read_text())["source"]
+    assert (said["commit"], said["digest"]) == (own, digest)
+
+
 def test_a_tree_whose_changes_git_does_not_tell_is_not_clean(tree, tmp_path, monkeypatch):
     own = _repository(tmp_path / "own")
     tree(tmp_path / "own")

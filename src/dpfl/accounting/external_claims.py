@@ -370,6 +370,8 @@ def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
                 f"sample_rate is {entry.sample_rate:.6g} in the log, but for {sampler} it should be {right}: one of "
                 "them is not of this run"
             )
+    if isinstance(sampler, Poisson):  # where both round, the larger rate spends more
+        sampler = Poisson(max([sampler.sample_rate, *(entry.sample_rate for entry in history)]))
     epoch = getattr(sampler, "steps_per_epoch", 1)
     counts = [
         (noise, sum(entry.num_steps for entry in entries))
@@ -457,12 +459,18 @@ def _named(names: Sequence[Any]) -> str:
 
 
 def _own_steps(entries: Sequence[Entry], path: Path, num_steps: StepCount | str | None) -> list[Entry]:
-    """Return entries with their own steps. Raises InputError where num_steps rises and nobody says what it counts."""
+    """Return entries with their own steps. Raises InputError where num_steps rises, or falls at the same noise and rate
+    before the last row, which may be shorter, and nobody says what it counts."""
     counts = [entry.num_steps for entry in entries]
     if num_steps is None:
-        if any(one < two for one, two in pairwise(counts)):
+        rises = any(one < two for one, two in pairwise(counts))
+        falls = any(
+            one.num_steps > two.num_steps and one[:2] == two[:2] for one, two in pairwise(entries[:-1])
+        )  # newest first, a cumulative log falls
+        if rises or falls:
+            way = f"rises from row to row, up to {max(counts)}" if rises else f"falls from row to row, from {counts[0]}"
             raise InputError(
-                f"{path}: num_steps rises from row to row, up to {max(counts)}: say whether it has the steps of each "
+                f"{path}: num_steps {way}: say whether it has the steps of each "
                 f"row ({sum(counts)} together), --num-steps per_row, or all so far, --num-steps cumulative"
             )
         return list(entries)

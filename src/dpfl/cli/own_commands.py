@@ -18,6 +18,7 @@ from dpfl.accounting.sampling_keys import Sampling
 from dpfl.cli.app import DAILY, app
 from dpfl.errors import InputError, printable
 from dpfl.files import read_bytes, record_path, replacing, require_writable, write_atomically
+from dpfl.pipeline.lock import alone_in
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
@@ -105,8 +106,7 @@ def fedavg(
     given = {name: value for name, value in locals().items() if name not in ("data", "model", "out")}
     if device not in ("cpu", "cuda"):
         raise InputError(f"--device is {device}; it must be cpu or cuda")
-    if record_path(out / "runs.csv").exists():
-        raise InputError(f"{out} has a finished run: name another folder")
+    _require_unfinished(out)
     if os.path.relpath(out).startswith(".."):
         raise InputError(
             f"{out} is outside the folder where you are, from which its record names files: name one in it"
@@ -120,6 +120,12 @@ def fedavg(
         _fedavg(data, model, out, given)
 
 
+def _require_unfinished(out: Path) -> None:
+    """Raise InputError where a folder has a finished run."""
+    if record_path(out / "runs.csv").exists():
+        raise InputError(f"{out} has a finished run: name another folder")
+
+
 def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> None:
     """Train on a device that is held, and write what the run gives."""
     import torch
@@ -130,6 +136,8 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
 
     seed_file, is_secret, owner = out / "secret_seed", given["seed"] is None, None
     decides = [import_path, {name: value for name, value in given.items() if name not in _RESOURCES}]
+    if not is_secret and seed_file.exists():
+        raise InputError(f"{out} has an interrupted run with a secret seed: leave out --seed, or name another folder")
     if is_secret:
         seed, owner = _secret_seed(seed_file)
         given = given | {"seed": seed}
@@ -152,27 +160,32 @@ def _fedavg(path: Path, import_path: str, out: Path, given: dict[str, Any]) -> N
     shares = settings.shares(data.train_y)
     with progress_bar("noise", unit="clients") as progress:
         known = statements(settings, [len(share) for share in shares], progress)
-    checkpoint = out / "checkpoint"
-    if is_secret:
-        _keep_seed(seed_file, settings.seed, identity)
-    with progress_bar(f"fedavg {data.name}", unit="epochs") as progress:
-        run = train(data, model, settings, shares, known, checkpoint, progress)
-    buffer = io.BytesIO()
-    torch.save(run.weights, buffer)
-    names = ("clients.csv", "privacy.md", "model.pt", "runs.csv")
-    outputs = [out / name for name in names]
-    write_table(run.clients, outputs[0])
-    write_atomically(outputs[1], _page(data, model, settings, run, is_secret))
-    with replacing(outputs[2]) as temporary:
-        temporary.write_bytes(buffer.getvalue())
-    write_table(run.runs.assign(seed="secret") if is_secret else run.runs, outputs[3])
-    usual = os.umask(0o777 - _OWNER_ONLY)  # the record has the seed: nobody else may read it, at no time
-    try:
-        stage.write(record_path(outputs[3]), outputs)  # it says that the run is finished
-    finally:
-        os.umask(usual)
-    for left in (checkpoint, seed_file):
-        left.unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    with alone_in(out):
+        _require_unfinished(out)  # since the first look
+        checkpoint = out / "checkpoint"
+        if owner is None and seed_file.exists():
+            raise InputError(f"another run began in {out} at the same time: name another folder")
+        if is_secret:
+            _keep_seed(seed_file, settings.seed, identity)
+        with progress_bar(f"fedavg {data.name}", unit="epochs") as progress:
+            run = train(data, model, settings, shares, known, checkpoint, progress)
+        buffer = io.BytesIO()
+        torch.save(run.weights, buffer)
+        names = ("clients.csv", "privacy.md", "model.pt", "runs.csv")
+        outputs = [out / name for name in names]
+        write_table(run.clients, outputs[0])
+        write_atomically(outputs[1], _page(data, model, settings, run, is_secret))
+        with replacing(outputs[2]) as temporary:
+            temporary.write_bytes(buffer.getvalue())
+        write_table(run.runs.assign(seed="secret") if is_secret else run.runs, outputs[3])
+        usual = os.umask(0o777 - _OWNER_ONLY)  # the record has the seed: nobody else may read it, at no time
+        try:
+            stage.write(record_path(outputs[3]), outputs)  # it says that the run is finished
+        finally:
+            os.umask(usual)
+        for left in (checkpoint, seed_file):
+            left.unlink(missing_ok=True)
     print(outputs[1].read_text(encoding="utf-8"))
 
 

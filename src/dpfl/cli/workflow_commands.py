@@ -202,12 +202,12 @@ def _run(
     from dpfl.pipeline.status import noise_made_anew, without_finished
 
     engine, results = engine_options([*options, *more]), configuration.results_folder(resolved)
-    if not engine.is_dry_run:
+    if not engine.only_asks:
         unchanged.forget("run", resolved["scale"])
     asked = {"again": again, "results": results, "jobs": jobs, "forced": lambda: _forced(jobs, results, where)}
     if noise := noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)
-        if not engine.is_dry_run:
+        if not engine.only_asks:
             # Targets come before the user's options, which may take any number of words.
             words = [*options, *map(str, noise), *(word for word in more if word not in engine.targets)]
             if status := run_workflow(words, **asked, what="calibrating"):
@@ -215,7 +215,7 @@ def _run(
     left = without_finished(more, resolved)
     if left is None:
         return 0
-    progress = None if engine.is_dry_run else run_progress(resolved, where)
+    progress = None if engine.only_asks else run_progress(resolved, where)
     return run_workflow([*options, *left], **asked, progress=progress)
 
 

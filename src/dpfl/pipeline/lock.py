@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -38,7 +39,7 @@ def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
     place.parent.mkdir(exist_ok=True)
     with place.open("a+", encoding="utf-8") as stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(stream, fcntl.LOCK_EX)
         except BlockingIOError:
             if (holder := _lock_holder(project)) is None:
                 raise InputError(
@@ -78,7 +79,7 @@ def beside_no_run(project: Path = Path()) -> Iterator[None]:
             place.parent.mkdir(exist_ok=True)
             stream = held.enter_context(place.open("a+", encoding="utf-8"))
             try:
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                _flock(stream, fcntl.LOCK_SH)
             except BlockingIOError:  # a run began since
                 raise _at_work(_lock_holder(project) or "unknown") from None
         yield
@@ -89,12 +90,39 @@ def _lock_holder(project: Path = Path()) -> str | None:
     place = project / _LOCK
     try:
         with place.open(encoding="utf-8") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
+            _flock(stream, fcntl.LOCK_SH)  # shared: the project may be read-only
     except FileNotFoundError:
         return None
     except BlockingIOError:
         return place.read_text(encoding="utf-8").strip() or "unknown"
     return None
+
+
+def _flock(stream: IO[str] | int, kind: int) -> None:
+    """Lock an open file or folder, without waiting. Raises BlockingIOError where another process has it, InputError
+    where the file system has no locks."""
+    try:
+        fcntl.flock(stream, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        remedy = "work on a file system with locks (Lustre: mount -o flock)"
+        raise InputError(f"this folder cannot be locked ({error.strerror}): {remedy}") from None
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes that ask for this out of a folder, which exists. Raises InputError if one is in it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _flock(descriptor, fcntl.LOCK_EX)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(f"another run is at work in {folder}: wait for it, or name another folder") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def is_stale() -> bool:

@@ -94,11 +94,11 @@ alone."""
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options of a run of Snakemake: `targets` that it is to make, whether it only shows what it would do, and the
-    options among `OURS` that are given."""
+    """Options of a run of Snakemake: `targets` that it is to make, whether it only asks (a dry run, or a list, a graph
+    or a summary), and the options among `OURS` that are given."""
 
     targets: frozenset[str]
-    is_dry_run: bool
+    only_asks: bool
     ours: tuple[str, ...]
 
 
@@ -126,7 +126,16 @@ def engine_options(words: Sequence[str]) -> EngineOptions:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
     usual = parser.parse_args([])  # what the environment says (SNAKEMAKE_PROFILE) was not said in words
     ours = tuple(f"--{name}" for name in OURS if getattr(known, name) != getattr(usual, name))
-    return EngineOptions(frozenset(known.targets), known.dryrun or known.executor == "dryrun", ours)
+    asks = known.dryrun or known.executor == "dryrun"
+    asks = asks or any(getattr(known, name) != getattr(usual, name) for name in _QUESTIONS)
+    return EngineOptions(frozenset(known.targets), asks, ours)
+
+
+_QUESTIONS = (
+    "list_rules", "list_target_rules", "list_changes", "list_input_changes", "list_params_changes", "list_untracked",
+    "dag", "rulegraph", "filegraph", "d3dag", "summary", "detailed_summary", "lint",
+)  # fmt: skip
+"""Options with which Snakemake answers on the screen and makes nothing."""
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -161,8 +170,8 @@ def run(
     """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
     Raises InputError if another run is in progress here, where the folder has no Snakefile, for options that
-    Snakemake cannot use, and for a target that no rule makes. A dry run, however it is spelled, takes no lock and
-    removes nothing. A lock that a killed run left is removed first, and so are damaged pages below `results`:
+    Snakemake cannot use, and for a target that no rule makes. A dry run or a question, however it is spelled, takes no
+    lock and removes nothing. A lock that a killed run left is removed first, and so are damaged pages below `results`:
     Snakemake makes them again. Of `jobs`, those that a batch had finished before it was ended are put back into
     `results`, before and after; `forced` is asked in between, when it is known what is open. Snakemake's lines go
     to ENGINE_LOG, its events to EVENTS, and one line says how far the run is. On failure the last lines on standard
@@ -173,7 +182,7 @@ def run(
         raise InputError("no Snakefile here: run dpfl in the folder of the project")
     plan.require_no_brace(Path.cwd())
     snakemake = [sys.executable, "-m", "snakemake"]
-    if engine_options(arguments).is_dry_run:
+    if engine_options(arguments).only_asks:
         return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
     from dpfl.provenance.audit.files import remove_damaged_pages  # takes long to import, and plans do without
 

@@ -338,6 +338,11 @@ class StageRecorder:
     clock: float = field(default_factory=time.perf_counter)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     identity: dict[str, str] | None = None
+    source: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note the code when the stage begins: a checkout may change while it runs."""
+        self.source = {"modules": list(self.modules), "digest": source_digest(*self.modules), **_commit()}
 
     def reads(self, paths: Iterable[Path]) -> None:
         """Note the files that the stage is about to read.
@@ -360,12 +365,7 @@ class StageRecorder:
             "inputs": self.inputs,
             **({"identity": self.identity} if self.identity else {}),
             "outputs": [_describe(file) for file in outputs],
-            "source": {
-                "modules": list(self.modules),
-                "digest": source_digest(*self.modules),
-                **_published(self.settings),
-                **_commit(),
-            },
+            "source": {**self.source, **_published(self.settings)},
             "software": software(),
             "host": host(self.device, self.threads),
             "seconds": round(time.perf_counter() - self.clock, 3),
@@ -404,5 +404,5 @@ def _commit() -> dict[str, Any]:
     if commit is None:
         named = os.environ.get(COMMIT, "")
         return {"commit": named if COMMIT_HASH.fullmatch(named) else None, "dirty": None}
-    changes = git(tree, "status", "--porcelain", "--", str(here.parent))
+    changes = git(tree, "status", "--porcelain", "--untracked-files=all", "--", str(here.parent))
     return {"commit": commit.decode().strip(), "dirty": changes is None or bool(changes)}  # None: git did not answer

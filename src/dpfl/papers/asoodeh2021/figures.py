@@ -593,19 +593,21 @@ def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
         ratio = (group.set_index(["q", "epsilon"])["delta"] / alone).dropna()
         name = f"q = {q:g}, T = {rounds:.3g}" + ("" if form == CLOSED_FORM else " (whole rounds)")
         names.setdefault(tuple(sorted(set(ratio.round(2)))), []).append(name)
-    for levels, (colour, dash) in zip(names, LOOK, strict=False):
+    # A colour is a share's in the left panel; here a line may be of several, so both are black.
+    for levels, (_, dash) in zip(names, LOOK, strict=False):
         for level in levels:
-            axis.axhline(level, color=colour, linestyle=dash)
+            axis.axhline(level, color=style.BLACK, linestyle=dash)
         label = "\n".join(names[levels])
-        axis.annotate(
-            label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=style.SMALL
-        )
+        axis.annotate(label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", fontsize=style.SMALL)
     axis.set(title="over one round alone", xlabel="ε", ylabel="δ / δ of one round", ylim=(0.85, 1.05), xlim=(0, 2))
 
 
 def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
     """Delta against the share of users per round, one curve per epsilon."""
-    for (epsilon, group), (colour, dash), marker in zip(rows.groupby("epsilon"), LOOK, style.MARKERS, strict=False):
+    colours = (style.ORANGE, style.PURPLE, style.SKY)  # not those of shares, left
+    for (epsilon, group), colour, (_, dash), marker in zip(
+        rows.groupby("epsilon"), colours, LOOK, style.MARKERS, strict=False
+    ):
         look = {"color": colour, "linestyle": dash, "marker": marker}
         axis.plot(group["q"], group["delta"], label=f"epsilon = {epsilon:g}", **look)
     axis.axvspan(0.1, 0.3, color=style.YELLOW, alpha=0.25, linewidth=0)

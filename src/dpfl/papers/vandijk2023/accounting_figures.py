@@ -37,7 +37,6 @@ SAMPLERS = {
     "fixed": ("fixed size, record replaced: proven (operator C_p)", style.BLUE, "-", "o"),
     "fixed_pair": ("fixed size, record replaced: at least", style.SKY, ":", "v"),
     "poisson": ("Poisson, record added or removed", style.RED, "--", "s"),
-    "poisson_zero_out": ("Poisson, record zeroed out", style.RED, "--", "s"),
     "poisson_replace": ("Poisson, record replaced", style.GREEN, "-.", "^"),
 }
 
@@ -141,8 +140,6 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     figure, (spent, needed) = style.panels(2, height=3.3, width=style.WIDTH)
     for sampler, (label, colour, dash, marker) in SAMPLERS.items():
         rows = data[data["sampler"] == sampler]
-        if rows.empty:
-            continue
         look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
         spent.plot(rows["noise_multiplier"], rows["epsilon"], **look)
         needed.plot(rows["epsilon"], rows["noise_over_poisson"], **look)

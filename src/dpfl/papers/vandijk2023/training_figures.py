@@ -379,6 +379,12 @@ _RELATIONS = {
     ("poisson", "zero_out"): "poisson_zero_out",
     ("poisson", "replace_one"): "poisson_replace",
 }
+_TRAINED = {
+    "fixed": SAMPLERS["fixed"],
+    "poisson_zero_out": ("Poisson, record zeroed out", *SAMPLERS["poisson"][1:]),
+    "poisson_replace": SAMPLERS["poisson_replace"],
+}
+"""Label, colour, dash and marker of the samplers that were trained."""
 
 
 def asynchrony_data(results: Results) -> pd.DataFrame:
@@ -658,7 +664,7 @@ def draw_samplers_trained(data: pd.DataFrame) -> Figure:
     """Draw accuracy against epsilon, and the noise that each sampler needs."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(len(tasks) + 1, height=3.1)
-    for sampler, (label, colour, dash, marker) in SAMPLERS.items():
+    for sampler, (label, colour, dash, marker) in _TRAINED.items():
         if sampler not in set(data["sampler"]):
             continue
         look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}

@@ -10,7 +10,14 @@ from torch import nn
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.claimed_training import CONFIDENCE, ChosenGradients, ClaimedTraining, OracleTraining, check
+from dpfl.attacks.claimed_training import (
+    CONFIDENCE,
+    ChosenGradients,
+    ClaimedTraining,
+    OracleTraining,
+    check,
+    independent_statistics,
+)
 from dpfl.attacks.lower_bounds import log_likelihood_ratio, simulate
 from dpfl.attacks.planted_faults import SeedReused, poisson_claim
 from dpfl.engine.batches import BatchSampler
@@ -49,7 +56,7 @@ def test_without_noise_the_record_is_seen_in_clip_norms(neighbouring):
 def test_a_place_that_all_trials_of_a_stack_miss_is_not_averaged_over_epochs(sampling, neighbouring):
     claim = ClaimedTraining(**SETTINGS | {"sampler": BatchSampler(sampling, 8, 20), "neighbouring": neighbouring})
     shared = sampling is Sampling.SHUFFLED and neighbouring is Neighbouring.ADD_OR_REMOVE
-    assert ("repeated_batches" in claim.statistics) is not shared
+    assert ("repeated_batches" in independent_statistics(claim)) is not shared
 
 
 def test_stacks_and_worlds_have_seeds_of_their_own():

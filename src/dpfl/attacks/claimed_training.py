@@ -178,14 +178,6 @@ class ClaimedTraining:
         )
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
-        """Return the statistics of a trial that are independent between the trials of a stack."""
-        known = statistics(self.law)
-        if self.sampler.sampling is Sampling.SHUFFLED and self.pair.canary[1] is None:
-            del known["repeated_batches"]
-        return known
-
-    @property
     def conforming(self) -> OracleTraining:
         """The trainer of this repository's engine with these settings."""
         return OracleTraining(self.sampler, self.epochs, self.clip_norm, self.noise_multiplier)
@@ -211,6 +203,14 @@ CONFIDENCE = 1 - 1e-4
 """Of 100 conforming trainers, one or more is refuted with probability 1 % at most."""
 
 
+def independent_statistics(claim: ClaimedTraining) -> dict[str, Statistic]:
+    """Return the statistics of a trial that are independent between the trials of a stack."""
+    known = statistics(claim.law)
+    if claim.sampler.sampling is Sampling.SHUFFLED and claim.pair.canary[1] is None:
+        del known["repeated_batches"]
+    return known
+
+
 def check(
     trainer: Trainer, claim: ClaimedTraining, *, trials: int = 2000, seed: int = 0, confidence: float = CONFIDENCE
 ) -> Evidence:
@@ -224,4 +224,4 @@ def check(
         cast("Worlds", tuple(claim.seen(trainer, trials, world=world, seed=2 * seed + part) for world in (0, 1)))
         for part in (0, 1)
     )
-    return strongest_test(design, evaluation, claim.statistics, claim.claims, confidence)
+    return strongest_test(design, evaluation, independent_statistics(claim), claim.claims, confidence)

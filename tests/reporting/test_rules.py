@@ -237,6 +237,25 @@ def test_an_only_case_within_the_margin_says_so():
     )
 
 
+def test_cases_with_a_single_run_are_tests_to_come():
+    """A single run has no p-value, but once it has more runs it is a case like the others."""
+    rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
+    fails = from_values("fails", [-1.0, -1.2, -0.9, -1.1, -0.5])
+    alone = [from_values(f"single {index}", [1.0]) for index in range(5)]
+    p_value = judge(ClaimEvidence([fails]), rule).cases[0].p_value
+    judged = judge(ClaimEvidence([fails, *alone]), rule)
+    assert judged.counts.single == 5 and judged.cases[0].adjusted_p == pytest.approx(6 * p_value)
+    assert judged.cases[0].adjusted_p == judge(ClaimEvidence([fails], missing=5), rule).cases[0].adjusted_p
+
+
+def test_a_lead_over_the_best_of_several_does_not_fall_short():
+    rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, margin=5.0)
+    evidence = ClaimEvidence([from_values(f"case {index}", [-1.0, -1.1, -0.9, -1.0]) for index in range(2)])
+    assert "falls short" in judge(evidence, rule).reason
+    judged = judge(replace(evidence, best_of_several=True), rule)
+    assert "falls short" not in judged.reason and judged.counts.short == 0
+
+
 @pytest.mark.parametrize(
     ("counts", "said"),
     [

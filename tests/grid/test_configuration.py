@@ -150,6 +150,18 @@ def test_folders_pipes_and_missing_files_are_refused(tmp_path):
             load_mapping(tmp_path / name)
 
 
+@pytest.mark.parametrize(("number", "write"), [("8e0", "8.0e+0"), ("1e-1", "1.0e-1"), ("2E+0", "2.0e+0")])
+def test_a_number_that_snakemake_would_read_as_a_text_is_refused_before_it_does(tmp_path, repository, number, write):
+    """Snakemake reads the file itself, by a reader for which 8e0 is a text."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"papers: [asoodeh2021]\nonly: {{epsilon: [1.0, {number}]}}\n")
+    said = f"mine.yaml: only.epsilon.1 is {number}, which Snakemake reads as a text: write {write}"
+    with pytest.raises(InputError, match=re.escape(said)):
+        configuration.overlaid(repository / "config.yaml", path, None)
+    path.write_text(f"papers: [asoodeh2021]\nonly: {{epsilon: [1.0, {write}]}}\n")
+    assert configuration.overlaid(repository / "config.yaml", path, None)["only"]["epsilon"][1] == float(number)
+
+
 def test_a_mapping_is_read_and_an_empty_file_is_an_empty_one(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("a: [1, .inf]\nb: {c: é}\n", encoding="utf-8")

@@ -162,9 +162,21 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
     config = read(base)
     if overlay is not None:
         read(overlay)
+        _refuse_other_readings(load_mapping(overlay), yaml.safe_load(overlay.read_bytes()), str(overlay))
         for key, value in load_mapping(overlay).items():
             config[key] = {**config[key], **value} if isinstance(value, dict) else value
     return resolve(config | ({} if scale is None else {"scale": scale}))
+
+
+def _refuse_other_readings(ours: Any, snakemakes: Any, place: str) -> None:
+    """Raise InputError for a number that Snakemake, which reads the file itself, would take for a text: 1e-5."""
+    if isinstance(ours, dict | list):
+        for key in ours if isinstance(ours, dict) else range(len(ours)):
+            _refuse_other_readings(ours[key], snakemakes[key], f"{place}{'.' if ': ' in place else ': '}{key}")
+    elif isinstance(snakemakes, str) and ours != snakemakes:
+        base, exponent = re.split("[eE]", snakemakes)
+        written = f"{base}.0e{exponent if exponent[0] in '+-' else f'+{exponent}'}"
+        raise InputError(f"{place} is {snakemakes}, which Snakemake reads as a text: write {written}")
 
 
 def results_folder(config: Mapping[str, Any]) -> Path:

@@ -1,8 +1,10 @@
-"""What `dpfl run` and `dpfl plan` do on a machine with GPUs; none is needed."""
+"""What `dpfl run` and `dpfl plan` do on a machine with GPUs, of which none is needed, and with so much memory."""
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -17,15 +19,16 @@ from dpfl.reporting import claims
 
 @pytest.mark.parametrize(
     ("profile", "words"),
-    [("cores: all", ["gpu=2"]), ("resources: [mem_mb=9, gpu=1]", ["gpu=1", "mem_mb=9"])],
+    [("cores: all", ["gpu=2", "mem_mb=7"]), ("resources: [mem_mb=9, gpu=1]", ["gpu=1", "mem_mb=9"])],
 )
-def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_path, monkeypatch, profile, words):
+def test_a_run_starts_no_more_jobs_than_fit_and_keeps_the_profile_s_limits(tmp_path, monkeypatch, profile, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(devices, "visible_gpus", lambda: ["0", "1"])
     folder = tmp_path / "workflow" / "profiles" / "mine"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(profile)
-    assert workflow_commands._gpus("mine", 1) == ["--resources", *words]
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=7 << 20))
+    assert workflow_commands._limits("mine", True, 1) == ["--resources", *words]
 
 
 @pytest.mark.parametrize(
@@ -33,11 +36,11 @@ def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_
     [
         ("cuda", "default", ["gpu=2"]),
         ("cuda, jobs_per_gpu: 3", "default", ["gpu=6"]),
-        ("cpu", "default", None),
+        ("cpu", "default", [f"mem_mb={psutil.virtual_memory().total >> 20}"]),
         ("cuda", "slurm", None),
     ],
 )
-def test_a_run_says_its_gpus_on_one_host_alone(repository, monkeypatch, tmp_path, device, profile, gpus):
+def test_a_run_says_what_fits_on_one_host_alone(repository, monkeypatch, tmp_path, device, profile, gpus):
     monkeypatch.chdir(repository)
     monkeypatch.setattr(devices, "visible_gpus", lambda: ["0", "1"])
     seen = []

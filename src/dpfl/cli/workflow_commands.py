@@ -142,11 +142,10 @@ def _run_anyway(scale: str | None, config: Path | None, profile: str, dry_run: b
     where = machines_of(profile, training["threads"], training["device"], training["jobs_per_gpu"])
     require_no_brace(Path(resolved["data"]["folder"]).absolute())
     require_writable(Path("results"), Path(resolved["data"]["folder"]))
-    uses_gpus = not where.on_cluster and training["device"] == "cuda"
-    gpus = _gpus(profile, training["jobs_per_gpu"]) if uses_gpus else []
+    limits = [] if where.on_cluster else _limits(profile, training["device"] == "cuda", training["jobs_per_gpu"])
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     # The profile is last: the options before it take all the words that follow, targets too.
-    options = [*overlay, *gpus, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
+    options = [*overlay, *limits, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
     options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
@@ -181,14 +180,17 @@ def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
                     )
 
 
-def _gpus(profile: str, jobs_per_gpu: int) -> list[str]:
-    """Return the option that lets so many jobs train at once on each GPU that is here, unless the profile says another
-    number; its own resources are said again, for the option replaces them."""
+def _limits(profile: str, on_gpus: bool, jobs_per_gpu: int) -> list[str]:
+    """Return the option that starts no more jobs than this machine has memory for and, `on_gpus`, so many for each GPU
+    that is here, unless the profile says other numbers; its own are said again, for the option replaces them."""
+    import psutil
+
     from dpfl.pipeline.devices import require_gpu
     from dpfl.pipeline.plan import PROFILES, resources_of
 
-    stated = resources_of(load_mapping(PROFILES / profile / "config.yaml"))
-    resources = {"gpu": jobs_per_gpu * len(require_gpu()), **stated}
+    gpus = {"gpu": jobs_per_gpu * len(require_gpu())} if on_gpus else {}
+    here = {**gpus, "mem_mb": psutil.virtual_memory().total >> 20}
+    resources = here | resources_of(load_mapping(PROFILES / profile / "config.yaml"))
     return ["--resources", *(f"{name}={value}" for name, value in resources.items())]
 
 

@@ -285,7 +285,7 @@ def test_a_log_that_falls_is_not_read_as_rows_and_a_shorter_last_row_is(tmp_path
         rows.write_text("noise_multiplier,sample_rate,num_steps\n" + "".join(f"1.0,0.01,{t}\n" for t in counts))
         return read_rows(rows, **which)
 
-    with pytest.raises(InputError, match=r"falls from row to row, from 3000: .*\(6000 together\)"):
+    with pytest.raises(InputError, match=r"falls from row to row: .*oldest row first.*\(6000 together\)"):
         read(3000, 2000, 1000)
     assert read(3000, 2000, 1000, num_steps="per_row") == [Entry(1.0, 0.01, 6000)]
     assert read(100, 100, 40) == [Entry(1.0, 0.01, 240)]

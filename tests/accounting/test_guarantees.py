@@ -24,7 +24,7 @@ from dpfl.accounting.guarantees import (
     search,
 )
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.sampler_accountants import SamplerAccountant
+from dpfl.accounting.sampler_accountants import EpsilonBound, SamplerAccountant
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 # One call for all samplers: what it answers, refuses, and how its answers are ordered.
@@ -433,3 +433,12 @@ def test_a_target_that_makes_no_sense_is_named(target, message):
 def test_no_noise_is_sought_for_an_epsilon_of_0():
     with pytest.raises(ValueError, match=r"^target_epsilon must be above 0, got 0"):
         noise_multiplier(Poisson(0.1), target_epsilon=0.0, steps=10, delta=1e-5)
+
+
+def test_bounds_that_contradict_each_other_are_an_error_and_rounding_is_not():
+    upper = EpsilonBound(1.0, "an upper bound")
+    assert guarantees._between(EpsilonBound(1.0 + 1e-7, "a lower bound"), upper).lower == 1.0
+    for wrong in (1.1, math.inf):
+        with pytest.raises(ArithmeticError, match=r"at least .* \(a lower bound\) and at most 1.0 \(an upper bound\)"):
+            guarantees._between(EpsilonBound(wrong, "a lower bound"), upper)
+    assert guarantees._between(EpsilonBound(math.inf, ""), EpsilonBound(math.inf, "")).lower == math.inf

@@ -143,7 +143,7 @@ onstart:
 
 
 # Snakemake does not run the onstart of a module.
-if IS_MODULE and workflow.is_main_process and not run.engine_options(sys.argv[1:]).is_dry_run:
+if IS_MODULE and workflow.is_main_process and not run.engine_options(sys.argv[1:]).only_asks:
     write_configuration()
 
 

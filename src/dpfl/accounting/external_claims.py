@@ -19,10 +19,10 @@ Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's a
     a file of JSON lines, each an object with these keys;
     a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
 
-Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises from row to row
-needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may count steps. A
-log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does. So the
-caller names the sampler; a log whose sample_rate is not that sampler's is refused.
+Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises or falls from
+row to row needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may
+count steps. A log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader
+does. So the caller names the sampler; a log whose sample_rate is not that sampler's is refused.
 """
 
 from __future__ import annotations
@@ -463,15 +463,16 @@ def _own_steps(entries: Sequence[Entry], path: Path, num_steps: StepCount | str 
     before the last row, which may be shorter, and nobody says what it counts."""
     counts = [entry.num_steps for entry in entries]
     if num_steps is None:
-        rises = any(one < two for one, two in pairwise(counts))
-        falls = any(
-            one.num_steps > two.num_steps and one[:2] == two[:2] for one, two in pairwise(entries[:-1])
-        )  # newest first, a cumulative log falls
-        if rises or falls:
-            way = f"rises from row to row, up to {max(counts)}" if rises else f"falls from row to row, from {counts[0]}"
+        alike = [(one, two) for one, two in pairwise(entries[:-1]) if one[:2] == two[:2]]
+        if any(one < two for one, two in pairwise(counts)):
             raise InputError(
-                f"{path}: num_steps {way}: say whether it has the steps of each "
+                f"{path}: num_steps rises from row to row, up to {max(counts)}: say whether it has the steps of each "
                 f"row ({sum(counts)} together), --num-steps per_row, or all so far, --num-steps cumulative"
+            )
+        if any(one.num_steps > two.num_steps for one, two in alike):  # as a log of all steps so far, newest first
+            raise InputError(
+                f"{path}: num_steps falls from row to row: if it has all steps so far, write the oldest row first; "
+                f"if it has the steps of each row ({sum(counts)} together), say --num-steps per_row"
             )
         return list(entries)
     try:

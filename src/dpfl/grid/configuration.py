@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -159,13 +160,24 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
     """
     if not base.is_file():
         raise InputError(f"no {base} here: run dpfl in the folder of the project")
+    for path in (base, overlay):
+        if path is not None:
+            read(path)
+            _refuse_other_readings(load_mapping(path), _as_snakemake_reads(path), str(path))
     config = read(base)
     if overlay is not None:
-        read(overlay)
-        _refuse_other_readings(load_mapping(overlay), yaml.safe_load(overlay.read_bytes()), str(overlay))
         for key, value in load_mapping(overlay).items():
             config[key] = {**config[key], **value} if isinstance(value, dict) else value
     return resolve(config | ({} if scale is None else {"scale": scale}))
+
+
+def _as_snakemake_reads(path: Path) -> Any:
+    """Return the content of a configuration by the readers of Snakemake: JSON if it is that, else YAML 1.1."""
+    text = path.read_bytes()
+    try:
+        return json.loads(text)
+    except ValueError:
+        return yaml.safe_load(text)
 
 
 def _refuse_other_readings(ours: Any, snakemakes: Any, place: str) -> None:

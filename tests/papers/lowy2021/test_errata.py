@@ -26,13 +26,14 @@ def test_the_later_script_is_meant_for_small_epsilon_in_local_sgd():
     assert errata.later_script_range(3.0).corrected == pytest.approx(4 * 19 * 35 / 105**2)
 
 
-def test_the_later_script_spends_more_than_its_budget_at_either_batch_size():
-    assert [errata.later_script(3.0, clients).corrected for clients in (10, 3)] == pytest.approx([3.68, 3.67], abs=0.01)
+def test_the_later_script_spends_more_than_its_largest_budget():
+    spent = [errata.later_script(epsilon, clients).corrected for epsilon, clients in ((3.0, 10), (10.0, 3), (3.0, 3))]
+    assert spent == pytest.approx([3.68, 24.7, 2.98], rel=2e-3)
 
 
 def test_other_counts_of_records_spend_no_less():
     clients = (errata.ONE_OF_THREE, errata.ONE_OF_TEN, errata.LATER_SCRIPT[3])
-    assert [each.batch for each in clients] == [37, 19, 65]
+    assert [each.batch for each in clients] == [37, 19, 119]
     for records, batch in ((446, 65), (356, 52)):
         delta = 1 / records**2
         variance = local_privacy.moments_variance(epsilon=3, delta=delta, lipschitz=1, rounds=35, records=records)
@@ -42,13 +43,13 @@ def test_other_counts_of_records_spend_no_less():
 
 def test_clipping_the_mean_spends_a_thousand():
     numbers = errata.clipped_mean(1.0, "the later script")
-    assert numbers.corrected == pytest.approx(1300, rel=0.01)
+    assert numbers.corrected == pytest.approx(1720, rel=0.01)
     assert numbers.independent < numbers.corrected
 
 
 def test_one_record_turns_the_clipped_mean_of_a_real_batch_around():
     # The case behind the independent value: all others pull to -1, the record by far the other way.
-    batch, draws = 65, 20_000
+    batch, draws = 119, 20_000
     gradients = np.full(356, -1.0)
     gradients[0] = 2.0 * batch
     slots = np.random.default_rng(0).integers(0, 356, (draws, batch))

@@ -57,8 +57,8 @@ class Client:
 
 
 ONE_OF_THREE, ONE_OF_TEN = Client(446, 356, 10.0, advanced=True), Client(134, 105, 3.0, advanced=False)
-LATER_SCRIPT = {10: ONE_OF_TEN, 3: Client(446, 356, 3.0, advanced=False)}
-"""By the number of clients; three clients with its formula for the budgets that it has for ten."""
+LATER_SCRIPT = {10: ONE_OF_TEN, 3: Client(446, 356, 10.0, advanced=False)}
+"""By the number of clients: it has budgets up to 3 for ten of them, and up to 10 for three."""
 
 
 def rounds() -> int:

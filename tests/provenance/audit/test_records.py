@@ -370,6 +370,17 @@ def test_a_cell_that_gives_its_noise_has_no_target_epsilon():
         ("noise_multiplier", "1.5", "1.5000009", False),
         ("noise_multiplier", "1.5", "1.50001", True),
         ("privacy_noise_multiplier", "1.5", "1.5000009", False),
+        *(
+            ("privacy_mechanism", '{"kind": "Segmented", "segments": [{"rounds": 3, "sigma": 1.5}]}', now, is_found)
+            for now, is_found in (
+                ('{"kind": "Segmented", "segments": [{"rounds": 3, "sigma": 1.5000009}]}', False),
+                ('{"kind": "Segmented", "segments": [{"rounds": 3, "sigma": 1.50001}]}', True),
+                ('{"kind": "Segmented", "segments": [{"rounds": 4, "sigma": 1.5}]}', True),
+                ('{"kind": "Segmented", "segments": []}', True),
+                ('{"kind": "Gaussian", "segments": [{"rounds": 3, "sigma": 1.5}]}', True),
+                ('{"kind": "Segmented", "segments": [{"rounds": 3, "sigma": 1.5', True),
+            )
+        ),
     ],
 )
 def test_what_an_earlier_calibration_proved_may_be_less_than_what_is_proven_now(column, stated, now, is_found):

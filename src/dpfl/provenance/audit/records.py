@@ -505,9 +505,25 @@ def _follows(name: str, earlier: str, now: str) -> bool:
     """
     if name in _STATED_NOISE:
         return same_noise(earlier, now)
+    if name == f"{PRIVACY}mechanism":
+        try:
+            return _is_same_mechanism(parse_json(earlier), parse_json(now))
+        except ValueError:  # no JSON
+            return False
     if name in _PROVEN:
         return not float(earlier) < float(now) * (1 - _ROUNDING)
     return name in _HOW
+
+
+def _is_same_mechanism(one: Any, other: Any) -> bool:
+    """Return whether two mechanisms, or parts of them, are the same but for where a search for noise ended."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same_mechanism(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same_mechanism, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return same_noise(str(one), str(other))
+    return type(one) is type(other) and one == other
 
 
 def _keys(run: Row, row: Row) -> set[str]:

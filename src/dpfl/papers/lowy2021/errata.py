@@ -1,7 +1,7 @@
 """Numbers of errata.yaml: what is printed, what is right, and the latter by another route.
 
 The clients are of the two setups of the authors' scripts on the insurance data: one of three for the noise of Theorem
-2.1, one of ten for the later script. Batch sizes K are those of the scripts, which count the records before the split.
+2.1, one of ten or of three for the later script. The scripts count the records before the split for a batch size K.
 """
 
 from __future__ import annotations

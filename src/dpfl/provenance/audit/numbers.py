@@ -1,4 +1,4 @@
-"""Which second accountant checks the epsilon of a privacy statement, by its mechanism and sampler.
+"""Choose the second accountant that checks the epsilon of a privacy statement, by its mechanism and sampler.
 
 Statements are read back from the columns of a run table, mechanism and sampler as the JSON that
 dpfl.accounting.statements.encode writes; no prose is read.

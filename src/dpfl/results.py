@@ -144,8 +144,9 @@ def curves(paper: str, name: int | str, source: Source = "paper", **where: Any) 
         raise InputError(f"{paper} {name} does not say which runs its rows are made of: it has no learning curves")
     [chosen] = _kept(f"{paper} {name}", [page], where)
     chosen = chosen[chosen[ORIGINS] != ""]
-    cells = _cells(chosen, _settings(paper, folder), f"{paper} {name}")
-    rows = _stepped(run_tables(paper, folder))
+    trained = run_tables(paper, folder)
+    cells = _cells(chosen, {name for rows in trained for name in settings_of(rows)}, f"{paper} {name}")
+    rows = _stepped(trained)
     parts = []
     for cell, origins in zip(cells, chosen[ORIGINS], strict=True):
         own = rows[rows[ORIGIN].isin(origins.split()) & rows["step"].notna()]
@@ -313,11 +314,6 @@ def _kept(what: str, tables: Sequence[pd.DataFrame], where: Mapping[str, Any]) -
             raise InputError(f"{what} has no {column} {wanted!r}; there are {', '.join(known[:_SHOWN])}")
         tables = [rows[mask] for rows, mask in zip(tables, masks, strict=True)]
     return list(tables)
-
-
-def _settings(paper: str, folder: Path) -> set[str]:
-    """Return the names of all settings of a paper's runs."""
-    return {name for rows in run_tables(paper, folder) for name in settings_of(rows)}
 
 
 def results_folder(source: Source) -> Path:

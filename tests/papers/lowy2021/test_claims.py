@@ -224,7 +224,7 @@ def test_the_shuffler_is_set_between_the_two_other_models_of_trust(stored):
     results = shown(stored, "theory_shuffle", rows)
     enough = theory_claims.shuffle_near_central(results)
     assert [(case.case, case.estimate) for case in enough.cases] == [("M = 400, R = 4", pytest.approx(1.6))]
-    constant = theory_claims.shuffle(results)
+    constant = theory_claims.shuffle_constant(results)
     assert not constant.cases  # one setting has nothing to grow from
     assert [case.estimate for case in constant.beside] == [0.7, 300]  # C with enough clients, what is asked for without
     few = theory_claims.shuffle_by_accountant(results)

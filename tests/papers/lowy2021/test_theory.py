@@ -262,7 +262,7 @@ def test_the_constant_of_theorem_4_1(made_up):
 def test_shuffling_is_judged_where_the_theorems_condition_holds(made_up, written, drawn, judged, noise, verdict):
     few = made_up(shuffle_rows(noise, (16, 64)))
     drawn(few, "theory_shuffle")
-    judgement = judged("shuffle", few)
+    judgement = judged("shuffle_constant", few)
     assert judgement.verdict is Verdict.NOT_RUN and "no setting that was run has over 64" in judgement.reason
     by_accountant = judged("shuffle_by_accountant", few)
     assert by_accountant.verdict is verdict
@@ -278,7 +278,7 @@ def test_shuffling_is_judged_where_the_theorems_condition_holds(made_up, written
 def test_the_constant_of_theorem_4_1_may_not_grow_with_the_clients(made_up, written, judged, noise, verdict):
     results = made_up([*shuffle_rows(1.2, (16, 512)), *shuffle_rows(noise, (1024,))])
     written(results, "theory_shuffle")
-    judgement = judged("shuffle", results)
+    judgement = judged("shuffle_constant", results)
     [case] = [each.case for each in judgement.cases if each.status is not Status.BESIDE]
     assert judgement.verdict is verdict and case.case == "M = 1024, R = 16"
     logarithms = [math.log(16 * count / 1e-6) for count in (512, 1024)]  # of R M^2/(N delta); the others are alike

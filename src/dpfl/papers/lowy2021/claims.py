@@ -221,7 +221,7 @@ def _shuffled(results: Results) -> pd.DataFrame:
     ).reset_index()
 
 
-def shuffle(results: Results) -> ClaimEvidence:
+def shuffle_constant(results: Results) -> ClaimEvidence:
     """Compare the constant C at which the theorem's noise is the least noise with C at the fewest clients, where the
     theorem's condition on M holds; beside it C itself, and the clients that the theorem asks for elsewhere."""
     rows = _shuffled(results)

@@ -13,9 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy.stats import binom, norm
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.tradeoff import Guarantee, dpsgd_guarantee
@@ -274,6 +276,36 @@ def above_the_bound() -> str:
 def what_the_bound_adds() -> str:
     few, many = (in_percent(math.sqrt(1 + (2 * epochs) ** -0.5) - 1) for epochs in (20, 200))
     return f"which adds {few} at 20 epochs and {many} at 200"
+
+
+def mu_at_equal_errors(sigma: float, epochs: int) -> float:
+    """Each of 24 rounds an epoch uses the record with chance 1/24. A1 knows when, so both errors are a mean."""
+    uses = np.arange(24 * epochs + 1)
+    return -2 * norm.ppf(binom.pmf(uses, 24 * epochs, 1 / 24) @ norm.cdf(-np.sqrt(uses) / (2 * sigma)))
+
+
+@written("vandijk2023, claims, epochs_limit, caveat")
+def below_the_limit_at_equal_errors() -> str:
+    rows = evidence("vandijk2023", "epochs_limit")["estimate"]
+    equal = rows[rows.index.str.startswith("errors equal")]
+    assert (len(equal), (rows > 1).sum(), (equal > 1).sum()) == (12, 1, 1)
+    for epochs in (20, 200):
+        exact, limit = mu_at_equal_errors(1.0, epochs), math.sqrt((1 - (2 * epochs) ** -0.5) * epochs)
+        taken = (math.sqrt(epochs) - exact) / (math.sqrt(epochs) - limit)
+        assert equal[f"errors equal, E = {epochs}, sigma = 1"] == pytest.approx(taken, rel=1e-5)
+    return f"one case of twelve is below h-bar's mu, by {100 * (1 - exact / limit):.1f} % (sigma = 1, 200 epochs)"
+
+
+@written("vandijk2023, claims, epochs_limit, caveat")
+def below_the_limit_by_more_than_the_margin() -> str:
+    from_here = next(
+        epochs
+        for epochs in range(300, 400)
+        if math.sqrt(epochs) - mu_at_equal_errors(1.0, epochs)
+        > 1.5 * math.sqrt(epochs) * (1 - math.sqrt(1 - (2 * epochs) ** -0.5))
+    )
+    about = 10 * round(from_here / 10)
+    return f"from about {about} epochs on. Then mu is above {math.floor(mu_at_equal_errors(1.0, from_here))}, which"
 
 
 def shared_batches(group: int, batch: int, records: int) -> float:

@@ -14,6 +14,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 from dpfl.accounting import FixedBatches, Neighbouring, gaussian_dp, guarantee, tradeoff
+from dpfl.accounting.numerics import zero_between
 from dpfl.asynchronous.schedules import normalised
 from dpfl.attacks.lower_bounds import TestErrors, epsilon_lower_bound
 from dpfl.engine.networks import softmax_regression
@@ -453,16 +454,26 @@ def epochs_bounds(sigma: float, epochs: int) -> Case:
     return Case(f"E = {epochs}, sigma = {sigma:g}", (exact - 1) / (bound - 1), target=1.0)
 
 
-def epochs_limit(sigma: float, epochs: int) -> Case:
-    """Hold mu against A1 above that of h-bar."""
-    exact, limit = (_mu_over_simple(name, sigma, epochs) for name in ("A1", "h_bar"))
-    return Case(f"E = {epochs}, sigma = {sigma:g}", exact, target=limit)
+def epochs_limit(sigma: float, epochs: int, errors: str) -> Case:
+    """Hold what mu against A1 is below sqrt(E)/sigma, in units of what h-bar is, at most 1, in the tail or where both
+    errors are equal."""
+    mu_over_simple = {"in the tail": _mu_over_simple, "equal": _mu_at_equal_errors_over_simple}[errors]
+    exact, bound = (mu_over_simple(name, sigma, epochs) for name in ("A1", "h_bar"))
+    return Case(f"errors {errors}, E = {epochs}, sigma = {sigma:g}", (1 - exact) / (1 - bound), target=1.0)
 
 
 def _mu_over_simple(adversary: str, sigma: float, epochs: int) -> float:
     """Return mu at equal epsilon over sqrt(E)/sigma."""
     exact = equivalent_mu(_guarantee(adversary, run()["n"], run()["m"], epochs, sigma))
     return exact / float(tradeoff.shuffled_mu(epochs, sigma))
+
+
+def _mu_at_equal_errors_over_simple(adversary: str, sigma: float, epochs: int) -> float:
+    """Return mu of the Gaussian curve with the same point of equal errors, over sqrt(E)/sigma."""
+    curve = _guarantee(adversary, run()["n"], run()["m"], epochs, sigma).tradeoff
+    # On a scale of normal quantiles, for both errors may be as small as 1e-12.
+    quantile = zero_between(lambda z: float(curve(norm.sf(z)) - norm.sf(z)) / norm.sf(z), 0.0, 30.0)
+    return 2 * quantile / float(tradeoff.shuffled_mu(epochs, sigma))
 
 
 def group(batch: int, g: int) -> Case:

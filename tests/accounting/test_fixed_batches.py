@@ -116,7 +116,7 @@ def test_rare_uses_do_not_count_as_all_of_a_batch(size, records, noise, steps, d
     [
         (6, 558, 2.3711, 344, 1.14e-7),
         pytest.param(37, 387, 2.1524, 123, 7.98e-7, marks=pytest.mark.slow),
-        (5, 5, 4.0, 3, 1e-4),
+        pytest.param(5, 5, 4.0, 3, 1e-4, marks=pytest.mark.slow),
         (40, 8, 60.0, 2, 1e-3),
     ],
 )

@@ -392,7 +392,14 @@ def test_the_noise_of_full_batches_for_tests_is_the_closed_form(advantage, tpr, 
 
 
 @pytest.mark.parametrize("neighbouring", ["zero_out", pytest.param("replace_one", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if isinstance(each, WithReplacement | BallsInBins) else [])
+        for each in SAMPLERS
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
 def test_the_noise_for_tests_meets_its_target_and_little_less(sampler, neighbouring):
     run = {"steps": 188, "neighbouring": neighbouring}
     curve = lambda noise: privacy_curve([Phase(sampler, noise, 188)], neighbouring=neighbouring)  # noqa: E731

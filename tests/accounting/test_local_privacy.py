@@ -59,7 +59,7 @@ def test_a_clipped_mean_of_a_fixed_batch_turns_with_the_chance_that_it_holds_the
 
 
 @pytest.mark.parametrize("sampling", [Sampling.FIXED, Sampling.WITH_REPLACEMENT])
-@pytest.mark.parametrize(("sigma", "steps"), [(4.0, 10), (1.0, 35), (20.0, 200)])
+@pytest.mark.parametrize(("sigma", "steps"), [(4.0, 10), (1.0, 35), pytest.param(20.0, 200, marks=pytest.mark.slow)])
 def test_turning_a_clipped_mean_is_between_both_bounds(sigma, steps, sampling):
     """dp_accounting's own distributions of the pair, errors on either side, bracket what it spends."""
     run = {"batch_size": 20, "records": 100, "steps": steps, "delta": 1e-5, "sigma_over_lipschitz": sigma}
@@ -208,6 +208,7 @@ def test_a_thousand_slots_are_about_their_root_mean_square():
     assert known <= local_privacy.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_more_slots_than_records_are_all_counted():
     run = {"noise_multiplier": 1000.0, "batch_size": 300, "records": 2, "steps": 1, "delta": 1e-5}

@@ -139,9 +139,9 @@ SAMPLERS = [
 ]
 
 
-@pytest.mark.parametrize("relation", [ZERO, REPLACE, ADD])
+@pytest.mark.parametrize("relation", [ZERO, pytest.param(REPLACE, marks=pytest.mark.slow), ADD])
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
-@pytest.mark.parametrize("cuts", [(120, 80), (40, 40, 120)])
+@pytest.mark.parametrize("cuts", [(120, 80), pytest.param((40, 40, 120), marks=pytest.mark.slow)])
 def test_a_run_that_is_cut_gives_what_the_whole_gives(sampler, relation, cuts):
     """Also where another phase stands in between, and where the parts differ by what nobody could notice."""
     noise = 6.0 if isinstance(sampler, FullBatch | ShuffledEpochs) else 1.3
@@ -232,7 +232,7 @@ def test_delta_of_two_coins_is_the_integral_over_one_of_the_others_profile(epsil
     assert high / low < 1.001
 
 
-@pytest.mark.parametrize("relation", [ZERO, REPLACE, ADD])
+@pytest.mark.parametrize("relation", [ZERO, REPLACE, pytest.param(ADD, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
 def test_delta_at_epsilon_is_the_inverse_of_epsilon_at_delta(sampler, relation):
     """Where epsilon at 1e-4 has these ends, delta has its ends about 1e-4 there; the ends never cross."""

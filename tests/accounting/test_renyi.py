@@ -84,7 +84,14 @@ def test_batches_without_replacement_against_the_integral_of_their_profile(batch
     assert removed == divergence(Poisson(batch / 100), noise_multiplier=noise / 2, order=order) <= found
 
 
-@pytest.mark.parametrize(("rate", "noise", "order"), [(0.95, 100.0, 1e4), (0.8, 100.0, 1e4), (0.999, 20.0, 1000.0)])
+@pytest.mark.parametrize(
+    ("rate", "noise", "order"),
+    [
+        (0.8, 100.0, 1e4),
+        pytest.param(0.95, 100.0, 1e4, marks=pytest.mark.slow),
+        pytest.param(0.999, 20.0, 1000.0, marks=pytest.mark.slow),
+    ],
+)
 def test_a_replaced_record_that_is_nearly_always_drawn_has_all_of_its_peak(rate, noise, order):
     """There the integrand peaks near (2 order - 1) / noise, which is far beyond order / noise."""
     shift, peak = 1 / mp.mpf(noise), (2 * order - 1) / noise

@@ -132,6 +132,7 @@ def test_rough_answers_are_above_and_near():
         assert fine * (1 - 1e-4) <= rough <= 1.02 * fine
 
 
+@pytest.mark.slow
 def test_more_bins_spend_less():
     found = [epsilon_above([(law_above(1.0, bins, 3, 1e-6), 3)], 1e-6) for bins in (2, 7, 20, 90, 400)]
     assert found == sorted(found, reverse=True)

@@ -610,6 +610,7 @@ def test_no_place_of_the_messages_spends_more_than_the_blanket_of_all_of_them(re
         assert one_record < worst <= bound <= float(gaussian_dp.delta(epsilon, move)), "a narrower blanket is no bound"
 
 
+@pytest.mark.slow
 def test_clients_with_many_records_that_agree_within_the_noise_hide_one_another():
     run = {"noise_multiplier": 69.0, "clients": 64, "rounds": 1, "delta": 1e-5, "dimension": 5}
     one, eight, many = (shuffling.epsilon(**run, records=records) for records in (1, 8, 400))

@@ -86,7 +86,7 @@ def test_in_a_run_it_is_no_less_than_the_mechanism_that_has_it_and_less_than_ren
         assert epsilon_above([(order, 4)], 1e-5) >= float(gaussian_dp.epsilon(1e-5, 2.0))
 
 
-@pytest.mark.parametrize("xi", [0.0, 0.1])
+@pytest.mark.parametrize("xi", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_the_least_noise_for_an_epsilon_spends_it(xi):
     run = {"steps": 3, "delta": 1e-5}
     noise = noise_multiplier(ZeroConcentrated(xi), target_epsilon=1.0, **run)

@@ -257,6 +257,7 @@ def bounds_proven(runs, trials):
         yield max(0.0, math.log((right.low - run["privacy_delta"]) / wrong.high))
 
 
+@pytest.mark.slow
 def test_asynchronous_claims_stand_and_batch_normalisation_breaks_that_of_plain_inputs(digits):
     kinds = {"reordered_8": "none", "late_16_near": "none", "synchronous": "batch_normalised"}
     cells = [{"scenario": name, "preparation": kind, "epsilon": 1.0} for name, kind in kinds.items()]

@@ -155,7 +155,7 @@ def setting(network="synchronous", noise_multiplier=1.5, **changed) -> AsyncMess
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("network", sorted(NETWORKS))
+@pytest.mark.parametrize("network", ["synchronous", "guarded", pytest.param("interrupted", marks=pytest.mark.slow)])
 def test_messages_have_the_law_that_the_statement_assumes(network):
     # Six comparisons, each with a false-alarm rate of 1e-4.
     run = setting(network)
@@ -203,7 +203,7 @@ def test_batch_normalisation_shows_the_record_by_more_than_its_own_gradient():
     assert set(np.round(quiet[0], 3).ravel()) == {0, np.float64(np.round(p, 3))}
 
 
-@pytest.mark.parametrize(("forgotten", "found"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("forgotten", "found"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)])
 def test_a_client_that_keeps_its_sum_for_the_next_round_is_told_from_one_that_does_not(monkeypatch, forgotten, found):
     """A planted fault: the sum of a round is not cleared, so a record that was drawn stays in all later messages."""
     if forgotten:

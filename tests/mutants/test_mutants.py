@@ -261,6 +261,7 @@ def test_a_run_goes_on_and_tests_survivors_again_when_their_tests_change(finishe
     assert "4 of 4 tested: 4 killed" in done.stdout and done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_kill_counts_until_its_test_changes(finished):
     root, run = finished
     own = root / "tests" / "images" / "test_shapes.py"
@@ -273,6 +274,7 @@ def test_a_kill_counts_until_its_test_changes(finished):
     assert "return width + height: killed by tests/images/test_squares.py::test_area_of_a_square" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_test_runs_where_it_calls_the_mutated_function_or_starts_a_process(project):
     root, run = project
     tests = {"calls": "tiny()", "calls_not": "area(1, 1)"}

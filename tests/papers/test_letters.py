@@ -8,7 +8,12 @@ from dpfl.catalog import keys, load, recipe
 from dpfl.reporting import style
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
 
-FIGURES = [(key, name) for key in keys() for name in load(key).figures]
+FIGURES = [
+    pytest.param(key, name, marks=[pytest.mark.slow] if number else [])
+    for key in keys()
+    for number, name in enumerate(load(key).figures)
+]
+"""Of each paper one is fast."""
 SHOWN_PIXELS = 838
 """Width of a figure of the report in a window of 880 pixels; a narrower figure is shown as wide."""
 LEAST_PIXELS = 11

@@ -48,7 +48,13 @@ def parts(data: pd.DataFrame):
                 yield data[(data[column] != value) if lacks else (data[column] == value)]
 
 
-@pytest.mark.parametrize(("key", "name"), FIGURES)
+LONG = (("bhaskar2025", "leads"), ("bhaskar2025", "open_settings"))
+"""Figures with so many parts that they take seconds."""
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [pytest.param(*each, marks=[pytest.mark.slow] if each in LONG else []) for each in FIGURES]
+)
 def test_any_part_of_the_shipped_numbers_gives_a_sentence_or_none(shipped, key, name):
     message, data = recipe(key, "figures", name).message, shipped(key, name)
     if "runs" not in data and "seeds" not in data and "trials" not in data:

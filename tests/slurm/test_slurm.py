@@ -86,6 +86,7 @@ class Watched:
         return int(hours) * 60 + int(minutes), float(memory.group(1)) * (1024 if memory.group(2) == "G" else 1)
 
 
+@pytest.mark.slow
 def test_preemption_kill_time_limit_cancellation_and_a_dead_controller_leave_the_same_bytes(
     undisturbed, hashes, place, start, slurm, tmp_path
 ):

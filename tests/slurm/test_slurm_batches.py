@@ -92,6 +92,7 @@ def hold_after_one_more(folder, run):
     return kept(folder)
 
 
+@pytest.mark.slow
 def test_batches_go_on_after_disturbances_without_another_attempt_and_division_changes_no_byte(
     undisturbed, hashes, place, start, slurm, repository, tmp_path
 ):

@@ -64,9 +64,14 @@ def test_a_table_made_from_another_run_is_found(chain):
     [
         ("features/digits/train_x.npy", "another", {}, True),
         ("features/digits/train_x.npy", None, {}, False),
-        ("features/digits/train_x.npy", "another", {"bytes": 1}, False),
-        ("features/digits/description.json", "another", {}, False),
-        ("arrays/digits/train_x.npy", "another", {}, False),
+        *(
+            pytest.param(*case, False, marks=pytest.mark.slow)
+            for case in (
+                ("features/digits/train_x.npy", "another", {"bytes": 1}),
+                ("features/digits/description.json", "another", {}),
+                ("arrays/digits/train_x.npy", "another", {}),
+            )
+        ),
     ],
 )
 def test_a_run_may_have_read_features_that_another_machine_rounded_otherwise(project, name, cpu, change, is_note):

@@ -36,7 +36,7 @@ def test_a_run_starts_no_more_jobs_than_fit_and_keeps_the_profile_s_limits(tmp_p
     [
         ("cuda", "default", ["gpu=2"]),
         ("cuda, jobs_per_gpu: 3", "default", ["gpu=6"]),
-        ("cpu", "default", [f"mem_mb={psutil.virtual_memory().total >> 20}"]),
+        ("cpu", "default", [f"mem_mb={devices.memory_mb()}"]),
         ("cuda", "slurm", None),
     ],
 )

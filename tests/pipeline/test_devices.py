@@ -1,11 +1,13 @@
-"""No two jobs share a GPU; the devices are names that nothing has to stand behind."""
+"""No two jobs share a GPU, whose names nothing has to stand behind; a container's memory counts."""
 
 import os
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from dpfl.errors import InputError
@@ -158,3 +160,13 @@ def test_a_negative_number_hides_itself_and_all_that_follows(monkeypatch, visibl
     else:
         with pytest.raises(InputError, match="no GPU"):
             devices.require_gpu()
+
+
+@pytest.mark.parametrize(("said", "mb"), [(None, 7), ("max\n", 7), ("5242880\n", 5), ("9223372036854771712\n", 7)])
+def test_the_memory_is_the_machine_s_or_less_in_a_container(monkeypatch, tmp_path, said, mb):
+    """Without control groups, without a limit by their version 2 and 1, and with one."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=7 << 20))
+    monkeypatch.setattr(devices, "_CONTAINER_MEMORY", (tmp_path / "memory.max",))
+    if said:
+        (tmp_path / "memory.max").write_text(said)
+    assert devices.memory_mb() == mb

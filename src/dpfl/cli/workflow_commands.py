@@ -181,15 +181,13 @@ def _require_usable(resolved: dict[str, Any], jobs: list[TrainingJob]) -> None:
 
 
 def _limits(profile: str, on_gpus: bool, jobs_per_gpu: int) -> list[str]:
-    """Return the option that starts no more jobs than this machine has memory for and, `on_gpus`, so many for each GPU
+    """Return the option that starts no more jobs than there is memory for and, `on_gpus`, so many for each GPU
     that is here, unless the profile says other numbers; its own are said again, for the option replaces them."""
-    import psutil
-
-    from dpfl.pipeline.devices import require_gpu
+    from dpfl.pipeline.devices import memory_mb, require_gpu
     from dpfl.pipeline.plan import PROFILES, resources_of
 
     gpus = {"gpu": jobs_per_gpu * len(require_gpu())} if on_gpus else {}
-    here = {**gpus, "mem_mb": psutil.virtual_memory().total >> 20}
+    here = {**gpus, "mem_mb": memory_mb()}
     resources = here | resources_of(load_mapping(PROFILES / profile / "config.yaml"))
     return ["--resources", *(f"{name}={value}" for name, value in resources.items())]
 

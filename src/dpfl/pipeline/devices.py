@@ -1,4 +1,4 @@
-"""Reserve a GPU, or a place on one, for each training job."""
+"""What of this machine jobs may use: a GPU, or a place on one, for each training job; and its memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import product, takewhile
 from pathlib import Path
+
+import psutil
 
 from dpfl.commands import output_of
 from dpfl.errors import InputError
@@ -19,6 +21,8 @@ from dpfl.errors import InputError
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # these assign devices to their jobs
 _POLL_SECONDS = 0.5
+_CONTAINER_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Files that hold the limit of this process's container in bytes, by version 2 and 1 of Linux's control groups."""
 
 
 @contextmanager
@@ -53,6 +57,15 @@ def require_gpu() -> list[str]:
     if not (known := visible_gpus()):
         raise InputError("this machine has no GPU: train on the CPU (training.device: cpu, or --device cpu)")
     return known
+
+
+def memory_mb() -> int:
+    """Return the memory in MiB that this process may use: the machine's, or less if its container has a limit."""
+    limits = [psutil.virtual_memory().total]
+    for path in _CONTAINER_MEMORY:
+        with suppress(OSError, ValueError):  # there is no such file, or it says "max"
+            limits.append(int(Path(path).read_text(encoding="ascii")))
+    return min(limits) >> 20
 
 
 def visible_gpus() -> list[str]:

@@ -23,7 +23,7 @@ An experiment is a module of one of the packages KINDS; its name is the key `exp
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -42,9 +42,8 @@ from dpfl.grid.settings import Settings
 
 if TYPE_CHECKING:
     from dpfl.grid.training_job import Folders, TrainingJob
+    from dpfl.progress import ProgressCallback
 
-Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
 KINDS = ("dpfl.images", "dpfl.convex", "dpfl.asynchronous", "dpfl.attacks")
 """The packages whose modules with `calibrate` and `train` are experiments: kinds of training, and attacks on them."""
 STATUSES = ("finished", "diverged")
@@ -76,7 +75,12 @@ class Experiment(Protocol):
         ...
 
     def train(
-        self, job: TrainingJob, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: Progress
+        self,
+        job: TrainingJob,
+        folders: Folders,
+        calibration: pd.DataFrame,
+        checkpoint: Path | None,
+        progress: ProgressCallback,
     ) -> pd.DataFrame:
         """Return the run table of `job`: a row a (cell, seed).
 

@@ -118,7 +118,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (
             ["train", "--paper", "nobody2020", "--job", "x"],
-            "no job of nobody2020 at scale demo; its papers are asoodeh2020",
+            "nothing of nobody2020 is trained at scale demo; its papers are asoodeh2020",
         ),
         (["train", "--paper", "bhaskar2025", "--job", "nonsense"], "no job nonsense"),
         (["train-batch", "bhaskar2025/nonsense"], "no job bhaskar2025/nonsense"),

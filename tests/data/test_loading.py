@@ -51,7 +51,7 @@ def test_a_table_comes_back_with_its_columns(table):
 @pytest.mark.parametrize("name", ["description.json", "train_x.npy", "test_y.npy"])
 def test_a_missing_file_is_named(images, name):
     (images / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file; build the arrays"):
+    with pytest.raises(InputError, match=f"{name}: no such file; build its arrays first"):
         load_images(images)
 
 

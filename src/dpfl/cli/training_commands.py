@@ -38,8 +38,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     jobs = [job for job in expansion.expand(resolved) if job.paper == paper]
     by_key = {job.calibration_key: job for job in jobs}
     if not by_key:
-        papers = ", ".join(resolved["papers"])
-        raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}; its papers are {papers}")
+        raise InputError(expansion.nothing_of(paper, resolved))
     modules = tuple(sorted({calibration_code(job.experiment) for job in by_key.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
     stage.identity = noise_identity(jobs)

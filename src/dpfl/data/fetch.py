@@ -47,10 +47,7 @@ class Refused(Exception):
 
 def holds(path: Path, size: int, sha256: str) -> bool:
     """Return whether `path` is a file of `size` bytes with that SHA-256. Raises OSError where it cannot be read."""
-    if not path.is_file() or path.stat().st_size != size:
-        return False
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == sha256
+    return path.is_file() and path.stat().st_size == size and file_sha256(path) == sha256
 
 
 def decompressed(stream: BinaryIO) -> BinaryIO:

@@ -86,7 +86,9 @@ def load_description(folder: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; build the arrays of this dataset first (dpfl data)") from None
+        raise InputError(
+            f"{path}: no such file; build its arrays first (dpfl data arrays --dataset {folder.name})"
+        ) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -106,7 +108,9 @@ def _array(path: Path, dtype: type, dimensions: int, records: Any) -> NDArray:
     try:
         array = np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; build the arrays of this dataset first (dpfl data)") from None
+        raise InputError(
+            f"{path}: no such file; build its arrays first (dpfl data arrays --dataset {path.parent.name})"
+        ) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except _MALFORMED as error:

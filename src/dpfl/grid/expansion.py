@@ -78,9 +78,15 @@ def find(config: Mapping[str, Any], paper: str, name: str) -> TrainingJob:
         if job.name == name:
             return job
     if not jobs:
-        raise InputError(f"no job of {paper} at scale {config['scale']}; its papers are {', '.join(config['papers'])}")
+        raise InputError(nothing_of(paper, config))
     known = ", ".join(job.name for job in jobs[:5])
     raise InputError(f"no job {name} of {paper} at scale {config['scale']}; there are {len(jobs)}: {known}")
+
+
+def nothing_of(paper: str, config: Mapping[str, Any]) -> str:
+    """Say that a configuration trains nothing of a paper, and name its papers if this is another one."""
+    others = "" if paper in config["papers"] else f"; its papers are {', '.join(config['papers'])}"
+    return f"nothing of {paper} is trained at scale {config['scale']}{others}"
 
 
 def run_table_path(results: Path, paper: str, job: str) -> Path:

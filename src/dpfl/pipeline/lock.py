@@ -19,7 +19,11 @@ from dpfl.pipeline import process_cleanup
 _LOCK = Path(".snakemake") / "dpfl.lock"
 _LOCKS = Path(".snakemake") / "locks"
 _PROGRAMS = ("snakemake", ".snakemake-wrapped", "__main__.py")
-_READ_ONLY = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
+_READ_ONLY = {
+    "--dry-run", "--dryrun", "--list-rules", "--list", "-l", "--list-target-rules", "--lt", "--list-changes", "--lc",
+    "--list-input-changes", "--li", "--list-params-changes", "--lp", "--list-untracked", "--lu", "--dag", "--rulegraph",
+    "--filegraph", "--d3dag", "--summary", "-S", "--detailed-summary", "-D", "--lint", "--report", "--unlock",
+}  # fmt: skip
 _INSIDE_A_JOB = {"--nolock"}
 _DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 

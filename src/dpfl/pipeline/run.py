@@ -133,9 +133,9 @@ def engine_options(words: Sequence[str]) -> EngineOptions:
 
 _QUESTIONS = (
     "list_rules", "list_target_rules", "list_changes", "list_input_changes", "list_params_changes", "list_untracked",
-    "dag", "rulegraph", "filegraph", "d3dag", "summary", "detailed_summary", "lint",
+    "dag", "rulegraph", "filegraph", "d3dag", "summary", "detailed_summary", "lint", "report", "unlock",
 )  # fmt: skip
-"""Options with which Snakemake answers on the screen and makes nothing."""
+"""Options with which Snakemake answers, and makes no file of a rule. `dpfl.pipeline.lock` knows them as words."""
 
 
 def _refuse(reason: str) -> NoReturn:

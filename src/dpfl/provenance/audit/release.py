@@ -55,7 +55,10 @@ def check_signature(report: Audit, folder: Path, statement: Path, signers: Path)
             raise InputError(
                 f"{path} is not a regular file: a release has a statement, its .sig, and keys that you trust"
             )
-        read_bytes(path, _LONGEST)  # ssh-keygen would read on
+        if path.stat().st_size > _LONGEST:  # ssh-keygen would read on
+            raise InputError(
+                f"{path} has more than {_LONGEST} bytes, which no statement, signature or list of keys has"
+            )
     found = _ssh_keygen("find-principals", "-f", str(signers), "-s", str(signature))
     signer = (found.stdout.decode("utf-8", "replace").split() or [""])[0]
     options = ("-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature))

@@ -113,28 +113,29 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     plain = [from_values(f"plain {index}", 0.1 + spread) for index in range(20)]
     rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
     said = judge(ClaimEvidence([saved, *plain]), rule)
-    assert said.counts == Counts(open=21, fail_alone=1, short=1)
+    assert said.counts == Counts(open=21, fail_alone=1, short=1, on_side=20)
     assert said.reason == (
         "0 of 21 cases show it and 0 contradict it once all 21 are considered together; 21 cannot tell. Tested alone, "
-        "1 case would contradict it."
+        "1 case would contradict it. In 20 of 21 cases the number is on the claim's side."
     )
     failing = from_values("failing", -5 + spread)
     said = judge(ClaimEvidence([failing, saved, *plain]), rule)
     assert said.reason == (
         "1 of 22 cases contradicts it; none shows it; 21 cannot tell. Tested alone, 1 case would also contradict it."
     )
-    plainly = "0 of 20 cases show it and 0 contradict it; 20 cannot tell."
-    assert judge(ClaimEvidence(plain), rule).reason == plainly
+    assert judge(ClaimEvidence(plain), rule).reason == (
+        "0 of 20 cases show it and 0 contradict it; 20 cannot tell. In all 20 cases the number is on the claim's side."
+    )
 
 
 def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     spread = np.array([-1.0, 1.0] * 5)
     near, plain = from_values("near", -0.8 + spread), from_values("plain", 0.1 + spread)
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
-    assert said.counts == Counts(within_margin=2, short=1)
+    assert said.counts == Counts(within_margin=2, short=1, on_side=1)
     assert said.reason == (
-        "0 of 2 cases show it and 0 contradict it; 2 come within the margin (5) of it. In 1 case it falls short by "
-        "more than chance."
+        "0 of 2 cases show it and 0 contradict it; 2 fall short by less than the margin (5), if at all. In 1 case it "
+        "falls short by more than chance. In 1 of 2 cases the number is on the claim's side."
     )
 
 
@@ -219,8 +220,8 @@ def test_a_loss_within_the_margin_leaves_the_weaker_statement():
 def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
-    assert judgement.verdict is Verdict.UNDECIDED and judgement.counts == Counts(open=5, single=5)
-    assert judgement.reason.endswith("; 5 have a single run on at least one side, which no test can judge.")
+    assert judgement.verdict is Verdict.UNDECIDED and judgement.counts == Counts(open=5, single=5, on_side=5)
+    assert "; 5 have a single run on at least one side, which no test can judge." in judgement.reason
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
         "It has a single run on at least one side, which no test can judge."
     )
@@ -233,7 +234,7 @@ def test_an_only_case_within_the_margin_says_so():
     )
     assert (judgement.verdict, judgement.reason) == (
         Verdict.WEAKER,
-        "Its only case comes within the margin (1 point) of it.",
+        "Its only case falls short by less than the margin (1 point), if at all.",
     )
 
 
@@ -261,14 +262,21 @@ def test_a_lead_over_the_best_of_several_does_not_fall_short():
     [
         (Counts(open=1, fail_alone=1, short=1), ""),
         (
-            Counts(open=4, single=4),
-            "None of the 4 cases shows it and none contradicts it. Most have a single run, which no test can judge.",
+            Counts(open=4, single=4, on_side=4),
+            "None of the 4 cases shows it and none contradicts it. Most have a single run, which no test can judge. In "
+            "all 4 cases the number is on the claim's side.",
         ),
         (Counts(hold=1, fail=2, open=1), "1 of the 4 cases shows it and 2 contradict it."),
         (Counts(hold=2, fail=1, open=1, single=1, missing=9), "2 of the 4 cases show it and 1 contradicts it."),
         (
-            Counts(open=4, fail_alone=1, short=3),
-            "None of the 4 cases shows it and none contradicts it. Tested alone, 1 case would contradict it.",
+            Counts(open=4, fail_alone=1, short=3, on_side=1),
+            "None of the 4 cases shows it and none contradicts it. Tested alone, 1 case would contradict it. In 1 of 4 "
+            "cases the number is on the claim's side.",
+        ),
+        (
+            Counts(hold=1, open=3, hold_alone=2, on_side=4),
+            "1 of the 4 cases shows it and none contradicts it. Tested alone, 2 cases would also show it. "
+            "In all 4 cases the number is on the claim's side.",
         ),
         (
             Counts(open=3, fail=1, fail_alone=2, short=2),
@@ -277,7 +285,7 @@ def test_a_lead_over_the_best_of_several_does_not_fall_short():
         (
             Counts(open=2, within_margin=2, short=2),
             "None of the 4 cases shows it and none contradicts it. In 2 cases it falls short by more than chance, but "
-            "perhaps by less than the margin (1 point).",
+            "perhaps by less than the margin (1 point). In 0 of 4 cases the number is on the claim's side.",
         ),
     ],
 )
@@ -300,7 +308,14 @@ def test_an_undecided_claim_says_why_in_short(counts, said):
             "1 of 3 cases shows it and 0 contradict it once all 3 are considered together; 2 cannot tell. "
             "Tested alone, 1 case would contradict it.",
             "1 of 3 cases says yes and 0 say no once all 3 are considered together; 2 cannot tell. "
-            "Tested alone, 1 case would say no.",
+            "Tested alone, 1 case would say no. In 0 of 3 cases the number is on the side of a yes.",
+        ),
+        (
+            Counts(open=3, hold_alone=2, fail_alone=1, on_side=2),
+            "0 of 3 cases show it and 0 contradict it once all 3 are considered together; 3 cannot tell. "
+            "Tested alone, 2 cases would show it and 1 would contradict it. In 2 of 3 cases",
+            "0 of 3 cases say yes and 0 say no once all 3 are considered together; 3 cannot tell. "
+            "Tested alone, 2 cases would say yes and 1 would say no. In 2 of 3 cases",
         ),
     ],
 )
@@ -316,7 +331,7 @@ def test_a_case_that_can_be_tested_goes_before_single_runs():
     assert judgement.verdict is Verdict.UNDECIDED and judgement.cases[0].case.case == "effect 0.0"
     assert judgement.reason == (
         "1 of 4 cases shows it and 0 contradict it; 2 have a single run on at least one side, which no test can judge; "
-        "1 cannot tell."
+        "1 cannot tell. In 3 of 4 cases the number is on the claim's side."
     )
 
 

@@ -7,7 +7,8 @@ Tests are Student's t (scipy), two-sided, so that a test at ALPHA and an interva
 A case by itself:
 
     holds           the number is where the claim says, significantly
-    within margin   it is not shown to be there, but shown to miss it by less than the margin (kind difference alone)
+    within margin   it is not shown to be there, but shown to miss it by less than the margin, if at all (kind
+                    difference alone)
     fails           it is significantly elsewhere, by more than the margin: a counterexample
     open            neither, or a single run, which has no interval and cannot be tested
 
@@ -241,6 +242,7 @@ class Words(NamedTuple):
     contradicts: tuple[str, str]
     everywhere: str
     counterexample: str
+    side: str
 
     def show(self, number: int) -> str:
         """Say that so many cases show the claim, without the number: "shows it", "say yes"."""
@@ -251,8 +253,10 @@ class Words(NamedTuple):
         return self.contradicts[number > 1]
 
 
-OF_CLAIM = Words(("shows it", "show it"), ("contradicts it", "contradict it"), "Shown", "counterexample")
-OF_QUESTION = Words(("says yes", "say yes"), ("says no", "say no"), "Yes", "no")
+OF_CLAIM = Words(
+    ("shows it", "show it"), ("contradicts it", "contradict it"), "Shown", "counterexample", "the claim's side"
+)
+OF_QUESTION = Words(("says yes", "say yes"), ("says no", "say no"), "Yes", "no", "the side of a yes")
 
 
 @dataclass(frozen=True)
@@ -305,7 +309,7 @@ class Counts:
     `hold`, `within_margin`, `fail` and `open` count the judged cases by status; `missing` were not run. `single` of the
     open ones have a single run. Of the cases that do not fail, `fail_alone` would if each were tested alone, and
     `short` miss the claim by more than chance, also tested alone; of those that do not hold, `hold_alone` would. The
-    claims' table has a column for each.
+    number itself, whatever its interval, is where the claim says in `on_side`. The claims' table has a column for each.
     """
 
     hold: int = 0
@@ -317,6 +321,7 @@ class Counts:
     fail_alone: int = 0
     short: int = 0
     hold_alone: int = 0
+    on_side: int = 0
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Counts:
@@ -341,15 +346,17 @@ class Counts:
         if self.hold == self.judged:
             return f"{words.everywhere} in {self.all_judged()}."
         if self.judged == 1 and self.within_margin:
-            return f"Its only case comes within {margin} of it."
+            return f"Its only case falls short by less than {margin}, if at all."
         if self.judged == 1 and not self.fail:
             single = " It has a single run on at least one side, which no test can judge." if self.single else ""
             return f"Its only case does not decide it.{single}"
         if self.fail == self.judged:
             return self.all_fail(words)
-        more = [self._alone(words)] if self.fail_alone else []
+        more = [self._alone(words)] if self.fail_alone or self.hold_alone else []
         if self.short > self.fail_alone:
             more.append(f"{self._falls_short()}.")
+        if not self.fail:
+            more.append(self._on_side(words))
         return " ".join([f"{self._outcome(words)}{self._others(margin)}.", *more])
 
     def all_fail(self, words: Words) -> str:
@@ -388,9 +395,11 @@ class Counts:
         said = f"{hold} of the {self.judged} cases {outcome}."
         if 2 * self.single > self.judged:
             said += " Most have a single run, which no test can judge."
-        if self.fail_alone:
-            return f"{said} {self._alone(words)}"
-        return f"{said} {self._falls_short()}, but perhaps by less than {margin}." if self.short else said
+        if self.fail_alone or self.hold_alone:
+            said += f" {self._alone(words)}"
+        if self.short and not self.fail_alone:
+            said += f" {self._falls_short()}, but perhaps by less than {margin}."
+        return said if self.fail else f"{said} {self._on_side(words)}"
 
     def all_judged(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""
@@ -401,14 +410,16 @@ class Counts:
         if self.fail:
             shown = f"{self.hold or 'none'} {words.show(self.hold)}"
             return f"{self.fail} of {self.judged} cases {words.contradict(self.fail)}; {shown}"
-        together = f" once all {self.judged} are considered together" if self.fail_alone else ""
+        together = f" once all {self.judged} are considered together" if self.fail_alone or self.hold_alone else ""
         shown = f"{self.hold} of {self.judged} cases {words.show(self.hold or 2)}"
         return f"{shown} and 0 {words.contradict(2)}{together}"
 
     def _others(self, margin: str) -> str:
         """Say why the other cases do neither: the margin, a single run, or too much scatter; "" without others."""
         kinds = {
-            f"{'comes' if self.within_margin == 1 else 'come'} within {margin} of it": self.within_margin,
+            f"{'falls' if self.within_margin == 1 else 'fall'} short by less than {margin}, if at all": (
+                self.within_margin
+            ),
             f"{'has' if self.single == 1 else 'have'} a single run on at least one side, which no test can judge": (
                 self.single
             ),
@@ -418,9 +429,20 @@ class Counts:
         return f"; {others}" if others else ""
 
     def _alone(self, words: Words) -> str:
-        """Say how many cases would contradict the claim if each were tested alone."""
-        also = " also" if self.fail else ""
-        return f"Tested alone, {_count(self.fail_alone, 'case')} would{also} {words.contradict(2)}."
+        """Say how many cases would show the claim, and how many contradict it, if each were tested alone."""
+        parts = []
+        for number, already, what in (
+            (self.hold_alone, self.hold, words.show(2)),
+            (self.fail_alone, self.fail, words.contradict(2)),
+        ):
+            counted = str(number) if parts else _count(number, "case")
+            parts += [f"{counted} would{' also' if already else ''} {what}"] if number else []
+        return f"Tested alone, {' and '.join(parts)}."
+
+    def _on_side(self, words: Words) -> str:
+        """Say in how many cases the number is where the claim says, whatever its interval."""
+        where = self.all_judged() if self.on_side == self.judged else f"{self.on_side} of {self.judged} cases"
+        return f"In {where} the number is on {words.side}."
 
     def _falls_short(self) -> str:
         """Say in how many cases the number misses the claim by more than chance, without the full stop."""
@@ -504,10 +526,11 @@ class _Tests:
     def __init__(self, cases: list[Case], rule: Rule, missing: int) -> None:
         self.cases, self.rule, self.missing = cases, rule, missing
         self.margin = rule.margin_in_words(cases)
-        self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
+        self.regions = [region(case, rule) for case in cases]
+        self.holds = np.array([case.p_outside(*ends) for case, ends in zip(cases, self.regions, strict=True)])
         self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
-        self.misses = np.array([case.p_inside(*region(case, rule)) for case in cases])
+        self.misses = np.array([case.p_inside(*ends) for case, ends in zip(cases, self.regions, strict=True)])
         self.computed = np.array([case.error == 0 and case.n == 0 for case in cases])
         self.holds_adjusted, self.fails_adjusted = self._adjusted(self.holds), self._adjusted(self.fails)
         self.within_adjusted = self._adjusted(self.within)
@@ -547,6 +570,9 @@ class _Tests:
             fail_alone=int((spared & (self.fails < ALPHA)).sum()),
             short=int((spared & (self.misses < ALPHA)).sum()),
             hold_alone=int((self.holds < ALPHA).sum()) - statuses.count(Status.HOLDS),
+            on_side=sum(
+                low <= case.estimate <= high for case, (low, high) in zip(self.cases, self.regions, strict=True)
+            ),
         )
 
     def foremost(self, decisive: tuple[np.ndarray, bool]) -> int:

@@ -100,8 +100,8 @@ def test_a_largest_difference_that_a_collapsed_run_makes_comes_with_its_cause(ch
         f"{printed - 7.8:.2g} points. The largest is at Table 2, MNIST, CNN + ReLU, no privacy, (E, R) = (10, 2), 10 "
         f"clients: published {printed:.2f}, ours 7.80 (one run). Our only run diverged or ended no better than a "
         "constant answer. Without this number it is 9 points, at Table 2, MNIST, CNN + ReLU, no privacy, "
-        f"(E, R) = (5, 4), 10 clients: published {other:.2f}, ours {other + 9:.2f} (mean of 2 runs); "
-        "we do not know the cause. 1 more ran on stand-in data."
+        f"(E, R) = (5, 4), 10 clients: published {other:.2f}, ours {other + 9:.2f} (mean of 2 runs). "
+        "1 more ran on stand-in data."
     )
 
 

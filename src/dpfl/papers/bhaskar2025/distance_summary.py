@@ -32,8 +32,8 @@ def distance_summary(results: Results) -> pd.DataFrame:
 
     Columns: dataset and model ("all" in sums), cells (published; the twelve of Table 5 that repeat one of Tables 2 to 4
     count twice), compared (run on the published data), stand_in (run on stand-in data alone), seeds_least and
-    seeds_most (of the cells compared), collapsed (cells compared with a run that diverged or is at chance), bimodal
-    (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by their mean all the same),
+    seeds_most (of the cells compared), collapsed (cells compared with a run, or a repeat of one, that diverged or is at
+    chance), bimodal (cells whose runs lie more than `BIMODAL_PCT` points apart, compared by their mean all the same),
     median_distance_pct and largest_distance_pct (|ours - published|, nan if nothing is compared),
     largest_of_others_pct (without the collapsed cells), why_largest (`why_far` of the farthest), judged (cells with a
     prediction interval), reproduced_as_ten and reproduced_as_single (shares of these whose published value is
@@ -50,7 +50,7 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
     """Return one row."""
     compared = cells[cells["difference_pct"].notna()]
     distance, judged = compared["difference_pct"].abs(), compared[compared["prediction"] != ""]
-    collapsed = compared["diverged"] + compared["at_chance"] > 0
+    collapsed = compared[["diverged", "at_chance", "repeats_lost"]].sum(axis="columns") > 0
     return {
         "dataset": dataset,
         "model": model,
@@ -92,10 +92,10 @@ def distance_page(data: pd.DataFrame) -> TableLayout:
     )
     notes = [
         "Distance: |ours - published| in points of accuracy; ours is the mean over the seeds. Collapsed: cells "
-        f"with a run that diverged or ended at chance (below {CHANCE_PCT:g} %). Bimodal: cells whose runs "
-        f"differ by more than {BIMODAL_PCT:g} points. Reproduced: of the cells with two seeds or more, "
+        f"with a run, or a repeat of one, that diverged or ended at chance (below {CHANCE_PCT:g} %). Bimodal: cells "
+        f"whose runs differ by more than {BIMODAL_PCT:g} points. Reproduced: of the cells with two seeds or more, "
         f"those whose published value lies in our 95 % prediction interval, for a mean of {PUBLISHED_RUNS} runs and "
-        "for a single run. A value in an interval that is too wide to tell is undecided, and not among them. Table 5 "
+        "for a single run. A value in an interval that is too wide to tell counts in the total alone. Table 5 "
         "repeats twelve cells of Tables 2 to 4, which count twice. A seed that was run more than once counts once: the "
         "notes of Tables 2 to 5 say how far its runs lie apart.",
     ]

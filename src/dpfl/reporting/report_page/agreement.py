@@ -258,10 +258,7 @@ class Summary:
         other = self.farthest_of_others
         if other is None:
             return said
-        return (
-            f"{said} Without {without} it is {abs(other.difference):.2g} {self.unit}, at {_compared(other)}; we do not "
-            "know the cause."
-        )
+        return f"{said} Without {without} it is {abs(other.difference):.2g} {self.unit}, at {_compared(other)}."
 
 
 WIDE = 2.0
@@ -274,7 +271,7 @@ _COMPARED = (*JUDGED, Agreement.SINGLE)
 def _compared(cell: PrintedNumber) -> str:
     """Return a cell in words with both numbers."""
     if cell.collapsed and cell.least < cell.most:
-        ours = f"{cell.least:.2f} to {cell.most:.2f} ({cell.runs} runs)"
+        ours = f"{cell.least:.2f} to {cell.most:.2f} ({cell.runs} runs, mean {cell.ours:.2f})"
     else:
         ours = f"{cell.ours:.2f} ({'one run' if cell.runs == 1 else f'mean of {cell.runs} runs'})"
     return f"{in_words(cell.keys)}: published {cell.printed:.2f}, ours {ours}"

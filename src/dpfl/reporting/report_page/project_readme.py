@@ -119,12 +119,13 @@ def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
 
 
 def _checked(statements: Sequence[EpsilonStatement]) -> str:
-    """Return how many epsilons have each verdict; of one that is not good, whether all are of our own studies."""
-    said = []
+    """Return how many epsilons have each verdict, and whether all of them, or of a verdict, are of our own studies."""
+    said, all_ours = [], all(each.of_study for each in statements)
     for verdict, count in counts(statements).items():
-        ours = all(each.of_study for each in statements if each.verdict is verdict)
-        where = " in our studies" if ours and verdict is not EpsilonVerdict.PROVEN else ""
-        said += [f"{count} {verdict}{where}"] if count else []
+        ours = not all_ours and all(each.of_study for each in statements if each.verdict is verdict)
+        said += [f"{count} {verdict}{' in our studies' if ours else ''}"] if count else []
+    if said and all_ours:
+        said[-1] += " in our studies" if len(said) == 1 else ", all in our studies"
     return ", ".join(said) or "none"
 
 
@@ -142,7 +143,7 @@ def _row(view: PaperView) -> str:
         alone = f" ({printed[style.word]} by its own tables)" if printed[style.word] else ""
         tally.append(f"{count} {style.word}{alone}")
     verdicts = ", ".join(tally) or "none yet"
-    limit = f" (all for {view.epsilon_limit['for']})" if view.epsilon_limit else ""
+    limit = f" (for {view.epsilon_limit['for']})" if view.epsilon_limit else ""
     claimed = [each for each in view.statements if each.stated_by != OWN_BOUND]
     ours = [each for each in view.statements if each.stated_by == OWN_BOUND]
     epsilons = [_checked(each) + (limit if each else "") for each in (claimed, ours)]

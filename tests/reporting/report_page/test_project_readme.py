@@ -67,9 +67,10 @@ def test_a_row_a_paper_and_nothing_else_changes(made):
     half = distance["difference_pct"].abs().median()
     said = text.partition("end of results")[0].partition("**What reproduces:** ")[2].splitlines()
     assert said[0] == (
-        "2 of 10 claims hold as stated (2 by runs), 2 more in part; 5 of 72 published numbers were run: "
-        "2 reproduced (2 of the 2 with as many runs as the paper; 2 in an interval wider than ±2 points), 1 not "
-        f"reproduced, 1 undecided, 1 with one run, median difference {half:.2g} points; 1 of 3 epsilons are proven."
+        "2 of 10 claims hold as stated (2 by runs), 2 more in part. 5 of 72 published numbers were run: 2 reproduced, "
+        "1 not reproduced, 1 undecided, 1 with one run. Reproduced with as many runs as the paper: 2 of 2. Reproduced "
+        f"by an interval wider than ±2 points: 2 of 2. The median difference is {half:.2g} points. 1 of 3 epsilons are "
+        "proven."
     )
     link = f"[refuted]({page.folder}/README.md)"
     fails = f"2 claims are {link}; 1 claimed epsilon is refuted"
@@ -109,7 +110,7 @@ def test_epsilons_that_hold_by_construction_are_counted_apart(made):
     ):
         papers = [replace(v, statements=tuple(changed)) if v is view else v for v in page.papers]
         text = updated(README, replace(page, papers=tuple(papers)))
-        assert f"; {said}" in text and rows(text)["bhaskar2025"][1:] == cells
+        assert f". {said}" in text and rows(text)["bhaskar2025"][1:] == cells
 
 
 def test_the_sentence_says_how_many_claims_count_twice(made):
@@ -117,7 +118,7 @@ def test_the_sentence_says_how_many_claims_count_twice(made):
     printed = [tuple(replace(claim, judged_by="the published tables") for claim in v.claims) for v in page.papers]
     told = [replace(v, claims=claims) for v, claims in zip(page.papers, printed, strict=True)]
     text = updated(README, replace(page, papers=tuple(told)))
-    assert "2 of 10 claims (10 count twice) hold as stated (2 by runs), 2 more in part;" in text
+    assert "2 of 10 claims (10 count twice) hold as stated (2 by runs), 2 more in part." in text
     own = "(1 by its own tables)"
     assert rows(text)["asoodeh2020"][0].startswith(f"1 as stated {own}, 1 weaker than stated {own}, 1 refuted {own}, ")
 

@@ -203,7 +203,7 @@ class Summary:
         )
 
     def sentence(self) -> str:
-        """Return the summary as one sentence, without numbers if there are none."""
+        """Return the summary in sentences, without numbers if there are none."""
         if not self.printed:
             return "The paper has no table of numbers."
         if not self.comparable:
@@ -214,33 +214,26 @@ class Summary:
         if self.single != self.counts:
             alone = f" If the published values are single runs, not means: {_in_words(self.single, JUDGED)}."
         return (
-            f"{self.comparable} of {self.printed} published numbers{self.twice()} were run: {self._counted()}.{alone} "
-            f"Median difference {self.median:.2g}{self._by_model()}, largest {self.largest:.2g} "
-            f"{self.unit}.{self._why()}{others}"
+            f"{self.outcomes()}.{alone} Median difference {self.median:.2g}{self._by_model()}, largest "
+            f"{self.largest:.2g} {self.unit}.{self._why()}{others}"
         )
 
-    def twice(self) -> str:
-        """Return how many numbers count twice, in brackets after a blank; "" if none does."""
-        return f" ({self.repeated} count twice)" if self.repeated else ""
+    def outcomes_and_median(self) -> str:
+        """Return how many numbers are reproduced, and the median distance, also by model, without the full stop."""
+        return f"{self.outcomes()}. The median difference is {self.median:.2g} {self.unit}{self._by_model()}"
 
     def outcomes(self) -> str:
-        """Return how many numbers are reproduced, how many are not, and the median distance, also by model."""
-        return f"{self._counted()}, median difference {self.median:.2g} {self.unit}{self._by_model()}"
-
-    def _counted(self) -> str:
-        """Return the counts, how many are reproduced of those with as many runs as the paper has, and how many by a
-        wide interval: few runs reproduce more easily."""
-        said = _in_words(self.counts, _COMPARED)
-        known = sum(self.counts[kind] for kind in JUDGED)
-        more = []
-        if 0 < self.in_full[1] < known:
-            more.append(f"{self.in_full[0]} of the {self.in_full[1]} with as many runs as the paper")
+        """Return how many numbers were run and are reproduced, how many of these with as many runs as the paper and by
+        a wide interval, for few runs reproduce more easily, and how many count twice; without the full stop."""
+        count = self.counts[Agreement.REPRODUCED]
+        said = [f"{self.comparable} of {self.printed} published numbers were run: {_in_words(self.counts, _COMPARED)}"]
+        if 0 < self.in_full[1] < sum(self.counts[kind] for kind in JUDGED):
+            said.append(f"Reproduced with as many runs as the paper: {self.in_full[0]} of {self.in_full[1]}")
         if self.wide:
-            more.append(f"{self.wide} in an interval wider than ±{WIDE:g} {self.unit}")
-        if not self.counts[Agreement.REPRODUCED] or not more:
-            return said
-        first = f"{self.counts[Agreement.REPRODUCED]} {Agreement.REPRODUCED}"
-        return said.replace(first, f"{first} ({'; '.join(more)})", 1)
+            said.append(f"Reproduced by an interval wider than ±{WIDE:g} {self.unit}: {self.wide} of {count}")
+        if self.repeated:
+            said.append(f"Counted twice: {self.repeated}")
+        return ". ".join(said)
 
     def _by_model(self) -> str:
         """Return the median distances by model, in brackets after a blank; "" if there is but one model."""

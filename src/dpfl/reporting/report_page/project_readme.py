@@ -53,11 +53,8 @@ def _sentences(page: Page) -> list[str]:
     how = f" ({by_runs} by runs)" if by_runs else ""
     in_part = f", {len(known[Verdict.WEAKER])} more in part" if known[Verdict.WEAKER] else ""
     holds = f"{len(known[Verdict.AS_STATED])} of {len(claims)} claims{which} hold as stated{how}{in_part}"
-    close = (
-        f"{numbers.comparable} of {numbers.printed} published numbers{numbers.twice()} were run: {numbers.outcomes()}"
-    )
-    parts = [holds, *([close] if numbers.comparable else []), *_proven(page)]
-    said = [f"**What reproduces:** {'; '.join(parts)}."]
+    parts = [holds, *([numbers.outcomes_and_median()] if numbers.comparable else []), *_proven(page)]
+    said = [f"**What reproduces:** {'. '.join(parts)}."]
     own = sum(each.of_study for each in page.statements if each.verdict is EpsilonVerdict.REFUTED)
     of_studies = f" ({own} in our studies)" if own else ""
     link = f"[refuted]({page.folder}/README.md)"

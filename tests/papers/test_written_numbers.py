@@ -73,7 +73,7 @@ def columns_that_one_local_epoch_leads() -> str:
     private = rows[(rows["epsilon"] < math.inf) & (rows["model"] != "scatter_linear")]
     means = private.pivot_table("accuracy_pct", ["dataset", "model", "epsilon"], "local_epochs")
     assert (means.idxmax(axis="columns") == 1).all()
-    lead = "(1, 20) has the highest mean, by too few seeds to decide"
+    lead = "(1, 20) has the highest mean; the seeds are too few to decide"
     return f"In all {len(means)} columns of the other three models {lead}"
 
 

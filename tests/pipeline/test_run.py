@@ -179,12 +179,25 @@ def test_a_dry_run_is_one_in_every_spelling(words):
     assert engine_options(["--cores", "2", *words, "--forcerun", "train"]).only_asks
 
 
-@pytest.mark.parametrize("words", [["--list-rules"], ["--summary"], ["-D"], ["--dag"], ["--rulegraph"], ["--lint"]])
+@pytest.mark.parametrize(
+    "words", [["--list-rules"], ["--summary"], ["-D"], ["--dag"], ["--rulegraph"], ["--lint"], ["--report", "x.html"]]
+)
 def test_a_question_only_asks(words):
     assert engine_options(["--cores", "2", *words]).only_asks
 
 
-@pytest.mark.parametrize("words", [["--", "-n"], ["--forcerun", "n"], ["--config", "n=1"], ["-p"], ["--nolock"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--", "-n"],
+        ["--forcerun", "n"],
+        ["--config", "n=1"],
+        ["-p"],
+        ["--nolock"],
+        ["--report", "x.html", "--report-after-run"],
+        ["--unlock"],
+    ],
+)
 def test_no_other_word_is_a_dry_run(words):
     assert not engine_options(words).only_asks
 

@@ -31,13 +31,21 @@ SECONDS_TO_END, SECONDS_TO_BE_GONE, PATIENCE_SECONDS = 10.0, 120.0, 900.0
 
 
 def start(folder: Path, config: Path | None) -> subprocess.Popen:
-    """Start a run as make does, in a session of its own."""
+    """Start a run as make does, in a session of its own; behind a shell's & too it hears Ctrl-C."""
     overlay = ["--config", str(config)] if config else []
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder / ".cache"), "OMP_NUM_THREADS": "1"}
     with (folder / "run.log").open("ab") as log:
         command = [sys.executable, "-m", "dpfl", "run", *overlay]
-        return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
 
 
 def results(folder: Path) -> dict[str, str]:

@@ -24,6 +24,7 @@ _READ_ONLY = {
     "--list-input-changes", "--li", "--list-params-changes", "--lp", "--list-untracked", "--lu", "--dag", "--rulegraph",
     "--filegraph", "--d3dag", "--summary", "-S", "--detailed-summary", "-D", "--lint", "--report", "--unlock",
 }  # fmt: skip
+_RUNS_AFTER_ALL = "--report-after-run"
 _INSIDE_A_JOB = {"--nolock"}
 _DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 
@@ -156,4 +157,5 @@ def _runs_a_workflow(command: list[str]) -> bool:
     """Return whether a command is a Snakemake that changes files and does not belong to a job."""
     called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
     options = {word.split("=")[0] for word in command}
-    return called and options.isdisjoint(_READ_ONLY | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))
+    asks = not options.isdisjoint(_READ_ONLY) and _RUNS_AFTER_ALL not in options
+    return called and not asks and options.isdisjoint(_INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))

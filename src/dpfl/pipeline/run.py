@@ -94,8 +94,8 @@ alone."""
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options of a run of Snakemake: `targets` that it is to make, whether it only asks (a dry run, or a list, a graph
-    or a summary), and the options among `OURS` that are given."""
+    """Options of a run of Snakemake: `targets` that it is to make, whether it only asks (a dry run, a list, a graph, a
+    summary or a report), and the options among `OURS` that are given."""
 
     targets: frozenset[str]
     only_asks: bool
@@ -128,14 +128,15 @@ def engine_options(words: Sequence[str]) -> EngineOptions:
     ours = tuple(f"--{name}" for name in OURS if getattr(known, name) != getattr(usual, name))
     asks = known.dryrun or known.executor == "dryrun"
     asks = asks or any(getattr(known, name) != getattr(usual, name) for name in _QUESTIONS)
+    asks = asks and not known.report_after_run
     return EngineOptions(frozenset(known.targets), asks, ours)
 
 
 _QUESTIONS = (
     "list_rules", "list_target_rules", "list_changes", "list_input_changes", "list_params_changes", "list_untracked",
-    "dag", "rulegraph", "filegraph", "d3dag", "summary", "detailed_summary", "lint", "report", "unlock",
+    "dag", "rulegraph", "filegraph", "d3dag", "summary", "detailed_summary", "lint", "report",
 )  # fmt: skip
-"""Options with which Snakemake answers, and makes no file of a rule. `dpfl.pipeline.lock` knows them as words."""
+"""Options with which Snakemake answers and makes no file of a rule; `dpfl.pipeline.lock` knows their words."""
 
 
 def _refuse(reason: str) -> NoReturn:

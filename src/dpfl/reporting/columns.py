@@ -331,7 +331,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "compared": "cells that ran on the published data",
         "seeds_least": "least seeds of a cell that is compared",
         "seeds_most": "most seeds of a cell that is compared",
-        "collapsed": "cells with a run that diverged or is at chance",
+        "collapsed": "cells with a run, or a repeat of one, that diverged or is at chance",
         "bimodal": "cells whose runs lie more than 20 percentage points apart",
         "median_distance_pct": "median of their distances from published, percentage points",
         "largest_distance_pct": "largest of these",

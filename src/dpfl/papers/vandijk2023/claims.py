@@ -455,8 +455,10 @@ def epochs_bounds(sigma: float, epochs: int) -> Case:
 
 
 def epochs_limit(sigma: float, epochs: int, errors: str) -> Case:
-    """Hold what mu against A1 is below sqrt(E)/sigma, in units of what h-bar is, at most 1, in the tail or where both
-    errors are equal."""
+    """Return how far mu against A1 is below sqrt(E)/sigma, over how far h-bar's is: at most 1 by the claim.
+
+    `errors`: mu "in the tail", at delta = 1e-5, or where both errors are "equal".
+    """
     mu_over_simple = {"in the tail": _mu_over_simple, "equal": _mu_at_equal_errors_over_simple}[errors]
     exact, bound = (mu_over_simple(name, sigma, epochs) for name in ("A1", "h_bar"))
     return Case(f"errors {errors}, E = {epochs}, sigma = {sigma:g}", (1 - exact) / (1 - bound), target=1.0)

@@ -138,7 +138,7 @@ def _printed_number(row: pd.Series, column: str, printed_runs: int) -> PrintedNu
         quantity=name.replace("_", " "),
         scale=_SCALES.get(suffix, suffix),
         printed_runs=printed_runs,
-        collapsed=int(row.get("diverged", 0) + row.get("at_chance", 0)),
+        collapsed=int(row.get("diverged", 0) + row.get("at_chance", 0)),  # of `runs`, of which repeats are none
         least=float(row.get(f"least_{suffix}", math.nan)),
         most=float(row.get(f"most_{suffix}", math.nan)),
     )

@@ -116,10 +116,12 @@ def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
 
 
 def _checked(statements: Sequence[EpsilonStatement]) -> str:
-    """Return how many epsilons have each verdict, and whether all of them, or of a verdict, are of our own studies."""
-    said, all_ours = [], all(each.of_study for each in statements)
+    """Return how many epsilons have each verdict, and which bad ones, or whether all claimed ones, are of our studies."""
+    said = []
+    all_ours = all(each.of_study and each.stated_by != OWN_BOUND for each in statements)
     for verdict, count in counts(statements).items():
-        ours = not all_ours and all(each.of_study for each in statements if each.verdict is verdict)
+        bad = not all_ours and verdict is not EpsilonVerdict.PROVEN
+        ours = bad and all(each.of_study for each in statements if each.verdict is verdict)
         said += [f"{count} {verdict}{' in our studies' if ours else ''}"] if count else []
     if said and all_ours:
         said[-1] += " in our studies" if len(said) == 1 else ", all in our studies"

@@ -116,7 +116,7 @@ def _reasons(page: Page, refuted: Sequence[ClaimView]) -> list[str]:
 
 
 def _checked(statements: Sequence[EpsilonStatement]) -> str:
-    """Return how many epsilons have each verdict, and which bad ones, or whether all claimed ones, are of our studies."""
+    """Return how many epsilons have each verdict, and whether all of a bad one, or all claims, are of studies."""
     said = []
     all_ours = all(each.of_study and each.stated_by != OWN_BOUND for each in statements)
     for verdict, count in counts(statements).items():

@@ -85,7 +85,12 @@ def test_epsilons_that_studies_of_ours_refute_are_not_the_papers(made):
     page = contents(*made)
     ours = [replace(v, statements=tuple(replace(e, of_study=True) for e in v.statements)) for v in page.papers]
     text = updated(README, replace(page, papers=tuple(ours)))
-    assert rows(text)["bhaskar2025"][2].startswith("1 proven, 1 refuted, 1 unproven, all in our studies (")
+    assert rows(text)["bhaskar2025"][2].startswith("1 proven, 1 refuted in our studies, 1 unproven in our studies (")
+    claimed = [
+        replace(v, statements=tuple(replace(e, stated_by="the paper's formula") for e in v.statements)) for v in ours
+    ]
+    text = updated(README, replace(page, papers=tuple(claimed)))
+    assert rows(text)["bhaskar2025"][1].startswith("1 proven, 1 refuted, 1 unproven, all in our studies (")
     assert "1 claimed epsilon is refuted (1 in our studies)." in text
     bad = [replace(v, statements=tuple(e for e in v.statements if e.verdict is EpsilonVerdict.REFUTED)) for v in ours]
     assert rows(updated(README, replace(page, papers=tuple(bad))))["bhaskar2025"][2].startswith("1 refuted in our stud")

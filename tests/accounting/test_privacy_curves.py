@@ -155,7 +155,7 @@ PHASES = st.lists(st.builds(Phase, SAMPLERS, st.floats(0.3, 20), st.integers(1, 
 GRID = np.linspace(0, 1, 41)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(phases=PHASES, relation=st.sampled_from(RELATIONS), epsilon=st.floats(0, 4))
 def test_ends_are_ordered_curves_fall_and_the_profile_is_their_dual(phases, relation, epsilon):
     found = privacy_curve(phases, neighbouring=relation)
@@ -174,7 +174,7 @@ def test_ends_are_ordered_curves_fall_and_the_profile_is_their_dual(phases, rela
         assert np.all(rates.upper <= delta.upper * (1 + 1e-4) + math.exp(epsilon) * GRID + 1e-8)
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(phases=PHASES)
 def test_curves_of_a_replaced_record_are_convex(phases):
     """Both orders are alike there."""

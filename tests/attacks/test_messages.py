@@ -155,7 +155,7 @@ def setting(network="synchronous", noise_multiplier=1.5, **changed) -> AsyncMess
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("network", ["synchronous", "guarded", pytest.param("interrupted", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("network", sorted(NETWORKS))
 def test_messages_have_the_law_that_the_statement_assumes(network):
     # Six comparisons, each with a false-alarm rate of 1e-4.
     run = setting(network)

@@ -221,7 +221,8 @@ def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.counts == Counts(open=5, single=5, on_side=5)
-    assert "; 5 have a single run on at least one side, which no test can judge." in judgement.reason
+    side = "" if rule.scope is Scope.EXISTS else " In all 5 cases the number is on the claim's side."
+    assert judgement.reason.endswith(f"; 5 have a single run on at least one side, which no test can judge.{side}")
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
         "It has a single run on at least one side, which no test can judge."
     )

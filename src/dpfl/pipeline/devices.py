@@ -1,4 +1,4 @@
-"""What of this machine jobs may use: a GPU, or a place on one, for each training job; and its memory."""
+"""Reserve a GPU, or a place on one, for each training job, and say how much memory jobs may use."""
 
 from __future__ import annotations
 

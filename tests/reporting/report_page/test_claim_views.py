@@ -111,7 +111,8 @@ def test_an_undecided_claim_names_its_margin_unless_cases_have_their_own(made, w
     row = read_csv(made[0] / "claims" / "asoodeh2020.csv").set_index("claim").loc["claim_3"].to_dict()
     row |= {"margin": 1.0, "unit": "lead, in points =", "hold": 1, "fail": 0, "open": 3, "short": 1, "fail_alone": 0}
     said = why_undecided(row, pd.DataFrame({"within": [within, "above 0, tested: above -1"]}))
-    assert f"In 1 case it falls short by more than chance, but perhaps by less than {margin}. In 0 of 4 cases" in said
+    short = f"In 1 case it falls short by more than chance, but perhaps by less than {margin}."
+    assert said.endswith(f" {short} In 0 of 4 cases the number is on the claim's side.")
     assert why_undecided({**row, "verdict": "refuted"}, None) == ""
     # Decided if all runs were there: the reason says so, and "3 of the 3 cases show it" would not.
     assert why_undecided({**row, "reason": "So far as stated. Shown in all 3 cases. Its job was not run."}, None) == ""
